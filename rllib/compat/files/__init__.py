@@ -1,4 +1,4 @@
-"""Trained models of other libraries, as checkpoints of this one. Pickles in them are read as data, and none is run."""
+"""Imports trained models of other libraries as checkpoints. Pickles in them are read as data; their code never runs."""
 
 from rllib.compat.files.imported import ImportedModel
 from rllib.compat.files.ray_checkpoints.model import import_ray

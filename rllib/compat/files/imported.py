@@ -1,4 +1,4 @@
-"""Directory that an import writes, and its result: where the checkpoint is, and what it does not hold."""
+"""The result of an import: the checkpoint's path, and the parts that were left out."""
 
 import os
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class ImportedModel:
 
     Attributes:
         path: path of the checkpoint, as `Algorithm.from_checkpoint` and `rllib.load_policy` read it.
-        algorithm: its name here.
+        algorithm: name of the algorithm in this library.
         env: name of the environment; None if the model was imported without one.
-        timesteps: environment steps that it has been trained for; 0 if they are not known.
+        timesteps: number of environment steps that the model was trained for; 0 if unknown.
         left_out: parts that were not carried over, a sentence each.
     """
 
@@ -27,7 +27,7 @@ class ImportedModel:
 
 
 def refuse_used(directory: str | os.PathLike) -> None:
-    """Raises a ValueError if an import would write over something."""
+    """Raises a ValueError if an import would overwrite files."""
     path = local_path(directory)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists already, and an import writes a new directory: give another one")

@@ -1,4 +1,4 @@
-"""A network of another library in the words of this one: settings that build it, and parameters by name."""
+"""A network of another library, translated: settings that build it here, and parameters by name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ class ForeignNetwork:
     """Settings and parameters of a trained network.
 
     Attributes:
-        settings: settings of the algorithm's config, that build the network.
-        policy: parameters of the policy's network, by their names here; features of images in torch's order, channel
-            by channel.
-        modules: parameters of further modules ("critics"), by module.
-        targets: parameters of target copies ("policy", "critics"), by module.
-        left_out: sentences about parts that are not carried over.
+        settings: settings of the algorithm's config that build the network.
+        policy: name here -> parameter of the policy's network; features of images are in torch's order, channel by
+            channel.
+        modules: name of a further module ("critics") -> its parameters.
+        targets: name of a module with a target copy ("policy", "critics") -> parameters of the copy.
+        left_out: sentences about parts that are not imported.
     """
 
     settings: dict[str, Any]
@@ -36,7 +36,7 @@ class ForeignNetwork:
         """Copies the parameters into a built algorithm, its learner and its targets.
 
         Raises:
-            ValueError: if they do not fit: the model was trained with other spaces.
+            ValueError: if the parameters do not fit, since the model was trained with other spaces.
         """
         policy, learner = algorithm.policies[DEFAULT_POLICY], algorithm.learners[DEFAULT_POLICY]
         torso = getattr(policy.spec, "torso", None)
@@ -60,7 +60,7 @@ def _copy(given: Named, own: Named, what: str) -> None:
 
 
 def _ordered(parameters: Named, torso: Torso | None) -> Named:
-    """The parameters with the features of an image in the order of this library, place by place."""
+    """The parameters with the features of an image in this library's order, pixel by pixel."""
     if torso is None:
         return parameters
     height, width, channels = torso.images[0].layers[-1].out_shape

@@ -1,4 +1,4 @@
-"""Parameters of foreign models by their names there, and networks put together from them."""
+"""Parameters of foreign models by their original names, and layers assembled from them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,14 +25,14 @@ class Layer(NamedTuple):
 
 
 class Parameters:
-    """Parameters of a model by name, from which a network is put together; those that remain have no place in it.
+    """Parameters of a model, from which a network is assembled; parameters that remain do not belong to it.
 
     Args:
-        arrays: by name.
-        what: the model, for messages.
+        arrays: name -> array.
+        what: description of the model, for error messages.
 
     Raises:
-        ValueError: if one holds anything but finite numbers.
+        ValueError: if an array has values other than finite numbers.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], what: str):
@@ -48,10 +48,10 @@ class Parameters:
         return iter(list(self._left))
 
     def take(self, name: str, ndim: int | None = None) -> np.ndarray:
-        """The parameter of that name, float32.
+        """Removes and returns the parameter of this name, float32.
 
         Raises:
-            ValueError: if there is none, or it has another number of dimensions.
+            ValueError: if there is no such parameter, or it has another number of dimensions.
         """
         if name not in self._left:
             raise ValueError(f"{self._what} has no parameter {name!r:.80}")
@@ -67,7 +67,7 @@ class Parameters:
         """The fully connected layer PREFIX.weight, PREFIX.bias.
 
         Raises:
-            ValueError: if it is missing, or has no such shapes.
+            ValueError: if the layer is missing, or its arrays do not have these shapes.
         """
         layer = Layer(self.take(f"{prefix}.weight", 2), self.take(f"{prefix}.bias", 1))
         if len(layer.weight) != layer.width:
@@ -80,7 +80,7 @@ class Parameters:
         """The layers PREFIX.<number>SUFFIX in the order of their numbers, as torch.nn.Sequential names them.
 
         Raises:
-            ValueError: as `layer`, and if one does not fit behind the layer before it.
+            ValueError: as `layer`, and if a layer does not fit the previous one.
         """
         pattern = re.compile(re.escape(prefix) + r"\.(\d{1,6})" + re.escape(suffix) + r"\.weight")
         numbers = sorted(int(found[1]) for name in self._left if (found := pattern.fullmatch(name)))
@@ -94,14 +94,14 @@ class Parameters:
         return layers
 
     def drop(self, *prefixes: str) -> None:
-        """Leaves out all parameters whose names begin like this, which have no place on purpose."""
+        """Removes all parameters whose names begin with these prefixes, which are left out on purpose."""
         self._left = {name: array for name, array in self._left.items() if not name.startswith(prefixes)}
 
     def refuse_left(self, hint: str) -> None:
-        """Checks that all parameters have found their place.
+        """Checks that all parameters were taken.
 
         Raises:
-            ValueError: if some have not; it names them and ends with the hint.
+            ValueError: if some remain; the message names them and ends with the hint.
         """
         if self._left:
             names = ", ".join(f"{name!r:.60}" for name in list(self._left)[:4])
@@ -115,7 +115,7 @@ def named(owner: str, hiddens: Sequence[Layer], head: Layer | None = None, head_
     Args:
         owner: of the hidden layers: "policy", "value", "shared", or the number of a critic.
         hiddens: the hidden layers.
-        head: the layer behind them; None: it is named elsewhere.
+        head: the layer after the hidden ones; None: it is named elsewhere.
         head_owner: of the head; None: the owner.
     """
     layers = {f"{owner}.hidden_{index}": layer for index, layer in enumerate(hiddens)}
@@ -130,11 +130,11 @@ def widths(layers: Sequence[Layer]) -> list[int]:
 
 
 def side_by_side(first: Layer, second: Layer, one_input: bool = False) -> Layer:
-    """One layer that computes two side by side.
+    """One layer that computes two layers and concatenates their outputs.
 
     Args:
         first, second: the layers.
-        one_input: both read the same numbers; else each reads its own, which lie side by side.
+        one_input: whether both layers read the same input; otherwise their inputs are concatenated.
     """
     bias = np.concatenate([first.bias, second.bias])
     if one_input:

@@ -1,7 +1,7 @@
-"""Attributes of other libraries' classes that ours do not have: what to write instead, class by class.
+"""Attributes of other libraries' classes that this library's classes do not have -> what to write instead, by class.
 
-`explains` (did_you_mean.py) gives a class its table. tools/rllib_names.py tries every name of RLlib's classes; what is
-neither there nor in a table is listed by it.
+`explains` (did_you_mean.py) gives a class its table. tools/rllib_names.py tries every name of RLlib's classes, and
+lists names that are neither in the class nor in its table.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _NO_BUFFER_ON_GPU = f"a learner takes whole train batches: {_LEARN}"
 _LEARNERS = "use algo.learners, which has a learner for each policy id, or algo.learn_on_batch(batch, lr=...)"
 _SCHEDULED = "results have it under info/learner, and the config has the setting, which may be a schedule"
 
-# For programs that set an attribute which is not here.
+# For programs that set an attribute that does not exist here.
 SETTING = (
     "Settings change by schedules (docs/guide/exploration.md), or from a checkpoint on, "
     "Algorithm.from_checkpoint(algo.save(), {SETTING: VALUE})."

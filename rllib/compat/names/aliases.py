@@ -1,7 +1,7 @@
-"""Names of other eras of RLlib, in one place: what they are called here, and which of them have no effect here.
+"""Names of other versions of RLlib, in one place: their names here, and which of them have no effect here.
 
-Ray 2.6's names are the canonical ones. Where a script uses another, it works, and a line of logging (INFO, once per
-name) says what the name is here.
+Ray 2.6's names are the canonical ones. A script may use other names; a log message (INFO, once per name) gives the
+canonical one.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ RAY_2_10 = {
     "max_requests_in_flight_per_env_runner": "max_requests_in_flight_per_sampler_worker",
 }
 
-# Hooks that are given as functions: the setting callback_functions has them by name. The last is Ray 0.8's.
+# Hooks that are given as functions, stored by name in the setting callback_functions. The last is Ray 0.8's.
 HOOKS = (
     *("on_algorithm_init", "on_train_result", "on_evaluate_start", "on_evaluate_end", "on_checkpoint_loaded"),
     *("on_env_runners_recreated", "on_workers_recreated", "on_learn_on_batch", "on_create_policy"),
@@ -65,10 +65,10 @@ RAY_2_6 = {
     "epsilon": "rmsprop_epsilon",
     "enable_async_evaluation": "evaluation_parallel_to_training",
     "max_sample_requests_in_flight_per_worker": "max_requests_in_flight_per_sampler_worker",
-    # Limits and modes of environments that gymnasium has taken over since.
+    # Limits and modes of environments that are gymnasium's today.
     "horizon": "env_wrappers",
     "input": "input_",
-    # What a learner_connector may be is done by workers.
+    # Workers do the work of the learner_connectors that are accepted.
     "learner_connector": "env_to_module_connector",
     "remote_worker_envs": "gym_env_vectorize_mode",
 }
@@ -119,7 +119,7 @@ ALIASES: Mapping[str, str] = {
     **dict.fromkeys(HOOKS, "callback_functions"),
 }
 
-# Result for a value that asks for nothing: the setting keeps its value.
+# Result for a value without an effect: the setting keeps its value.
 NOTHING = object()
 
 
@@ -139,7 +139,7 @@ def _model_of_spec(spec) -> Any:
 
 
 def _of_workers(make_pieces: Any) -> Any:
-    """Nothing, for a learner_connector whose pieces do again what connectors of workers have done to the rows."""
+    """Nothing, for a learner_connector whose pieces repeat what the workers' connectors have done to the rows."""
     if make_pieces is None:
         return NOTHING
     try:
@@ -161,7 +161,7 @@ def _hook_with(hook: str, function) -> Any:
     return NOTHING if function is None else {hook: function}
 
 
-# Where the old value means the same in another form; such names can be set, but not be read.
+# Names whose values have another form here; they can be set, but not read.
 VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "use_pytorch": lambda value: "torch" if value else "tf",
     "vf_share_layers": lambda value: {"vf_share_layers": value},
@@ -180,7 +180,7 @@ VALUE_CHANGES: Mapping[str, Callable[[Any], Any]] = {
     **{hook: partial(_hook_with, hook) for hook in HOOKS},
 }
 
-# Values that another era has for what another value does here: (setting, value) -> (value here, why).
+# Values of other versions that have another name here: (setting, value) -> (value here, reason).
 VALUES_TODAY: Mapping[tuple[str, str | int], tuple[Any, str]] = {
     ("evaluation_interval", 0): (None, "0 is no number of iterations"),
     ("observation_filter", "ConcurrentMeanStdFilter"): ("MeanStdFilter", "no threads share a filter here"),
@@ -194,14 +194,14 @@ VALUES_TODAY: Mapping[tuple[str, str | int], tuple[Any, str]] = {
 # here they always belong to a learner, wherever it is.
 LARGER_OF_TWO = frozenset({"num_gpus"})
 
-# Dicts of Ray that hold settings; of their keys these have no effect here.
+# Dicts of settings in Ray -> their keys that have no effect here.
 DICTS_OF_SETTINGS: Mapping[str, frozenset[str]] = {
     "optimizer": frozenset({"debug"}),
     **dict.fromkeys(("optimization", "optimization_config"), frozenset()),
     # Ray 2.6's dict of the section multi_agent.
     "multiagent": frozenset({"replay_mode"}),
 }
-# Keys of a dict setting that are settings of their own, as they were in Ray 1.13 and 2.0: setting -> key -> setting.
+# Keys of a dict setting that are separate settings, as in Ray 1.13 and 2.0: setting -> key -> setting.
 # The setting is also in KEYS_WITHOUT_EFFECT.
 MOVED_OUT: Mapping[str, Mapping[str, str]] = {
     "replay_buffer_config": {
@@ -209,8 +209,8 @@ MOVED_OUT: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("zero_init_states", "replay_zero_init_states"), "zero_init_states"),
     },
 }
-# Keys that Ray's dicts hold, where the dict setting has no such key here: setting -> key -> values that ask for nothing
-# here. Any other value is refused as an unknown key.
+# Keys of Ray's dicts that the dict setting does not have here: setting -> key -> values without an effect. Any other
+# value is refused as an unknown key.
 KEYS_WITHOUT_EFFECT: Mapping[str, Mapping[str, tuple]] = {
     "replay_buffer_config": {
         "_enable_replay_buffer_api": (True, False),
@@ -226,7 +226,7 @@ KEYS_WITHOUT_EFFECT: Mapping[str, Mapping[str, tuple]] = {
     },
     "q_model_config": {"post_fcnet_hiddens": ([],), "post_fcnet_activation": (None, "relu")},
 }
-# Keys of a dict setting whose values were another form of other keys: setting -> key -> value -> those keys.
+# Keys of a dict setting that are another form of other keys: setting -> key -> value -> these other keys.
 KEYS_TODAY: Mapping[str, Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "replay_buffer_config": {"prioritized_replay": VALUE_CHANGES["prioritized_replay"]},
 }
@@ -242,7 +242,8 @@ _OFFLINE_EVALUATION = (
 )
 _NO_DATA_PIPELINE = "files are read by the process that learns, before it learns"
 
-# Accepted without effect, because what they switch is always so, or is not there; a line of logging says why.
+# Names that are accepted without effect, since they switch something that is always on, or that does not exist here; a
+# log message gives the reason.
 IGNORED: Mapping[str, str] = {
     **dict.fromkeys(
         ("create_env_on_local_worker", "create_env_on_driver", "create_local_env_runner"),
@@ -384,14 +385,14 @@ IGNORED: Mapping[str, str] = {
     "num_cpus": "a run claims the CPUs of its workers and learners, num_cpus_per_worker and the like",
 }
 
-# Of these, every value is met: there is nothing to switch, or nothing that the switch belongs to.
+# Names of which every value is accepted without a warning: there is nothing to switch here.
 _OF_OTHER_STACKS = frozenset(
     name
     for name, reason in IGNORED.items()
     if reason in ("there is one stack, and nothing to switch", "there is no TensorFlow")
 ) | {"_fake_gpus", "_validate_config", "_use_msgpack_checkpoints", "in_evaluation", "is_atari", "simple_optimizer"}
-# Ray's defaults of the others, in any version, in addition to None, False and empty ones; any other value asks for
-# something that is not done here, and a warning says so.
+# Ray's defaults of the other names, in any version, in addition to None, False and empty values; for any other value, a
+# warning says that it is not supported here.
 _DEFAULTS_OF_IGNORED: Mapping[str, tuple] = {
     **dict.fromkeys(
         (
@@ -445,7 +446,7 @@ _DEFAULTS_OF_IGNORED: Mapping[str, tuple] = {
 
 
 def asks_for_something(name: str, value) -> bool:
-    """Whether an ignored name has a value that asks for what is not done here."""
+    """Whether an ignored name has a value that is not supported here."""
     if name in _OF_OTHER_STACKS or value is None or value is False:
         return False
     plain = isinstance(value, bool | int | float | str | list | dict | tuple)
@@ -453,7 +454,7 @@ def asks_for_something(name: str, value) -> bool:
 
 
 class Unavailable(NamedTuple):
-    """A name of RLlib's that has no setting here; a value that asks for nothing is accepted."""
+    """A name of RLlib's that has no setting here; values without an effect are accepted."""
 
     harmless: tuple
     sentence: str
@@ -624,7 +625,7 @@ _MARKED_GONE = frozenset(
         *("horizon", "soft_horizon", "no_done_at_end", "evaluation_num_episodes"),
     }
 )
-# What Ray's configs note about themselves, and write into their files: name -> values in which nothing is asked for.
+# Names that Ray's configs write into their files about themselves -> values without an effect.
 _NOTES: Mapping[str, tuple] = {
     **dict.fromkeys(("_is_atari", "_rl_module_spec"), (None, True, False)),
     **dict.fromkeys(("_env_to_module_connector", "_module_to_env_connector", "_learner_connector"), (None,)),
@@ -638,9 +639,9 @@ _NOTES: Mapping[str, tuple] = {
     ),
     "num_gpu_loader_threads": (8,),
 }
-# Its note of what exploration_config was before it was switched off: any value.
+# Ray's note of the exploration_config before it was switched off: any value.
 _PRIOR_EXPLORATION = ("_AlgorithmConfig__prior_exploration_config", "_prior_exploration_config")
-# Defaults of Ray's, as its files have them, that no setting here can have: texts by their beginning.
+# Ray's defaults in its files that no setting here can have; texts by their beginning.
 _DEFAULTS_OF_RAY: Mapping[str, tuple] = {
     **dict.fromkeys(
         ("callbacks", "callbacks_class"),
@@ -657,7 +658,7 @@ _DEFAULTS_OF_RAY: Mapping[str, tuple] = {
 }
 
 
-# Its defaults by names of other eras, which its files have in addition to the names here.
+# Ray's defaults by names of other versions, which its files have in addition to the names here.
 _DEFAULTS_BY_OTHER_NAMES: Mapping[str, tuple] = {
     **dict.fromkeys(("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), (3e-4,)),
     "circular_buffer_num_batches": (4, 8),
@@ -666,16 +667,16 @@ _DEFAULTS_BY_OTHER_NAMES: Mapping[str, tuple] = {
 
 
 def gives_way(name: str, value) -> bool:
-    """Whether a value, by this name, counts only where the setting has no other one by another name."""
+    """Whether a value under this name counts only if the setting has no other value under another name."""
     if name in _DEFAULTS_BY_OTHER_NAMES:
         return isinstance(value, int | float) and value in _DEFAULTS_BY_OTHER_NAMES[name]
     return isinstance(value, dict) and not value  # tables and arrays have an == of their own
 
 
 def is_written_by_ray(name: str, value) -> bool:
-    """Whether this name and value are in Ray's files of settings without asking for anything.
+    """Whether Ray writes this name and value into its files of settings without an effect.
 
-    A number that a setting here can have counts all the same.
+    A number that a setting here can have still counts.
     """
     if name in _PRIOR_EXPLORATION:
         return True
@@ -689,14 +690,14 @@ def is_written_by_ray(name: str, value) -> bool:
     )  # fmt: skip
 
 
-# What other libraries (and, where they say so, other algorithms of Ray) call it: a hint in the error message, since the
-# values do not always mean the same. The first hint counts whose settings, joined by +, the algorithm has.
+# Names of other libraries (and, where the text says so, of other algorithms of Ray): hints for error messages, since
+# the values do not always mean the same. The first hint counts whose settings, joined by +, the algorithm has.
 ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "learning_rate": ("lr",),
     "anneal_lr": ("lr",),
     "n_envs": ("num_envs_per_worker",),
     "num_envs": ("num_envs_per_worker",),
-    # Of each environment there, of all together here.
+    # A number for each environment there, for all together here.
     "n_steps": ("n_step", "train_batch_size"),
     "num_steps": ("rollout_fragment_length",),
     "batch_size": ("sgd_minibatch_size", "train_batch_size"),
@@ -740,7 +741,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "gpu": ("num_gpus",),
 }
 
-# Keys of the setting `model`, by the names that they have elsewhere, and those that are given in its place.
+# Keys of the setting `model` by their names in other libraries, and settings that replace it.
 OF_MODEL: Mapping[str, str] = {
     **dict.fromkeys(
         ("hidden_layer_sizes", "hidden_layers", "hidden_sizes", "hidden_units", "net_arch", "layer_sizes", "layers"),
@@ -756,7 +757,7 @@ OF_MODEL: Mapping[str, str] = {
     "features_extractor_kwargs": "custom_model_config",
 }
 
-# Sections that go by another name, and the settings that a section takes besides its own, as it did in some era.
+# Other names of sections, and settings that a section accepts in addition to its own, as in some version of RLlib.
 SECTION_ALIASES: Mapping[str, str] = {"env_runners": "rollouts", "rl_module": "training"}
 _OF_FAULTS = frozenset(
     {
@@ -782,19 +783,19 @@ GUESTS: Mapping[str, frozenset[str]] = {
     "learners": frozenset({"num_gpus", "num_aggregation_workers", "learner_class", "learner_config_dict"}),
 }
 
-# Sections of RLlib that are not there, and why.
+# Sections of RLlib that do not exist here -> the reason.
 UNAVAILABLE_SECTIONS: Mapping[str, str] = {
     "python_environment": "workers run the Python of this process; install what they need there",
 }
 
 
 def other_names(setting: str) -> list[str]:
-    """Names of a setting, or of a part of it, in other eras."""
+    """Names of a setting, or of a part of it, in other versions."""
     return [other for other, name in ALIASES.items() if name == setting]
 
 
 def translate(name: str, value) -> tuple[str, Any]:
-    """The canonical name and value for a name of any era; an unknown name comes back as it is."""
+    """The canonical name and value for a name of any version; an unknown name is returned unchanged."""
     canonical = ALIASES.get(name)
     if canonical is None:
         return name, value
@@ -803,7 +804,7 @@ def translate(name: str, value) -> tuple[str, Any]:
 
 
 def value_today(name: str, value):
-    """The present name of a setting's value of any era; any other value is returned unchanged.
+    """The present name of a setting's value from any version; other values are returned unchanged.
 
     A class of torch that represents an activation becomes its name, which files and checkpoints can hold, and a
     DefaultModelConfig a dict.

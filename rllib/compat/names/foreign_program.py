@@ -1,14 +1,14 @@
 """Whether this process runs a program that was written for another library, under its import hook.
 
-Some checks of this library have no counterpart there. A program that runs unchanged has never been held to them, so
-they warn where a program of this library is refused.
+Some checks of this library have no counterpart in the other library, so its programs may not pass them: for these
+programs the checks warn, instead of raising an error.
 """
 
 _is_running = False
 
 
 def mark() -> None:
-    """Says that this process runs such a program; import hooks call it, in workers too."""
+    """Marks this process as running such a program; import hooks call this function, in workers, too."""
     global _is_running
     _is_running = True
 

@@ -1,4 +1,4 @@
-"""Stand-ins for names of other libraries that are not here: an import goes through, and the first use raises."""
+"""Stand-ins for names of other libraries that do not exist here: importing one succeeds, the first use raises."""
 
 import copyreg
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 from rllib.compat.programs.instances import is_instance
 from rllib.compat.programs.lookup import TABLES, find
 
-# Packages whose code is not the program's.
+# Packages whose code does not belong to the program.
 _OURS = ("rllib", "runtime")
 # Modules that handle objects of any kind: copies, pickles, annotations, debuggers. They may compare, hash and show a
 # stand-in like any other object, which tells them nothing false about a value.
@@ -24,7 +24,7 @@ _EXCEPTIONS = ("Error", "Exception", "Exit", "Interrupt", "Timeout", "Warning")
 
 
 class NotServedError(ImportError):
-    """A program uses a name that is not here; the message has the place, and what to use instead."""
+    """A program uses a name that does not exist here; the message has the line, and what to use instead."""
 
 
 class _NotHashedError(NotServedError, TypeError):
@@ -46,7 +46,7 @@ def _package(frame) -> str:
 
 
 def absent(path: str, reason: str | None = None, imported_at: str | None = None) -> Any:
-    """The stand-in for a name: a class of exceptions where it is named like one, for `except` takes no other object."""
+    """The stand-in for a name: an exception class if the name looks like one, since `except` needs such a class."""
     stand_in = Absent(path, reason, imported_at)
     module, _, name = path.rpartition(".")
     if not name[:1].isupper() or not (module == "ray.exceptions" or name.endswith(_EXCEPTIONS)):
@@ -56,18 +56,17 @@ def absent(path: str, reason: str | None = None, imported_at: str | None = None)
 
 
 class Absent:
-    """A name of another library that is not here.
+    """A name of another library that does not exist here.
 
-    It may be imported, assigned, named in annotations, derived from, copied and pickled, and repr() shows it. Whatever
-    needs its value raises NotServedError: calling it, reading an attribute (other than those names that are here of a
-    module, which it may be, too), comparing, hashing, testing and formatting
-    it, arithmetic, and making an object of a class that derives from it. Its instances are the objects here that
-    Ray has such objects for (instances.py).
+    It may be imported, assigned, named in annotations, derived from, copied and pickled, and repr() shows it.
+    Operations that need its value raise NotServedError: calling it, reading an attribute (except, if it is a module,
+    names that exist here), comparing, hashing, testing and formatting it, arithmetic, and making an object of a derived
+    class. Its instances are this library's counterparts of Ray's objects (instances.py).
 
     Args:
         path: the name with its module: "ray.rllib.env.env_runner.EnvRunner".
-        reason: why it is not here, or what to use instead; None if nothing is known.
-        imported_at: file and line.
+        reason: why the name does not exist here, or what to use instead; None if unknown.
+        imported_at: file and line of the import.
     """
 
     def __init__(self, path: str, reason: str | None = None, imported_at: str | None = None):

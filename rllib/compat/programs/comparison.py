@@ -1,4 +1,4 @@
-"""Comparison of values as Ray's `check` makes it: of numbers, arrays, tensors, and dicts and lists of them."""
+"""Ray's `check`: compares numbers, arrays, tensors, and dicts and lists of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,5 +47,5 @@ def _is_close(x: Any, y: Any, decimals: int, atol: float | None, rtol: float | N
         atol = 1.5 * 10.0**-decimals
     try:
         return bool(np.allclose(given, expected, atol=atol or 0.0, rtol=rtol or 0.0, equal_nan=True))
-    except ValueError:  # shapes that are not those of each other
+    except ValueError:  # the shapes differ
         return False

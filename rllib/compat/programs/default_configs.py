@@ -1,6 +1,6 @@
 """The dicts of defaults that programs for Ray 0.8 to 2.x copy and change: `config = ppo.DEFAULT_CONFIG.copy()`.
 
-`default_configs.PPO` is that of PPO; `Common` has the settings of all algorithms, `Model` those of `model`.
+`default_configs.PPO` is PPO's dict; `Common` has the settings that all algorithms share, `Model` the keys of `model`.
 """
 
 import copy
@@ -14,11 +14,11 @@ from rllib.models.model_settings import ModelSettings
 class Defaults(dict):
     """Changes to an algorithm's settings; a setting that is read has its default until it is set.
 
-    It is empty at first: an algorithm adds the defaults itself, and a setting that the program sets by an earlier name
-    would stand next to its default under the present one.
+    The dict is empty at first: an algorithm adds the defaults itself, and a setting that the program sets by an older
+    name would otherwise be in the dict twice, with its default under the present name.
 
     Args:
-        config: has the defaults.
+        config: config with the defaults.
     """
 
     def __init__(self, config: AlgorithmConfig, *changes):
@@ -30,7 +30,7 @@ class Defaults(dict):
             value = copy.deepcopy(getattr(self._config, name))
         except AttributeError as error:
             raise KeyError(str(error)) from None
-        if isinstance(value, dict):  # the program may change it in its place
+        if isinstance(value, dict):  # the program may change it in place
             self[name] = value
         return value
 

@@ -1,4 +1,4 @@
-"""Command lines and runs of example scripts, as Ray's own begin and end: its module `ray.rllib.examples.utils`.
+"""Command lines and runs of example scripts: Ray's module `ray.rllib.examples.utils`.
 
 parser = add_rllib_example_script_args(default_reward=450)
 args = parser.parse_args()
@@ -80,7 +80,7 @@ def add_rllib_example_script_args(
     """Adds the options that Ray's example scripts have in common.
 
     Args:
-        parser: gets the options; None: a new one.
+        parser: parser to which the options are added; None: a new one.
         default_reward, default_iters, default_timesteps: defaults of --stop-reward (mean return of episodes),
             --stop-iters (iterations) and --stop-timesteps (steps of the environments).
 
@@ -113,12 +113,12 @@ def run_rllib_example_script_experiment(
     """Trains by a config and the options of `add_rllib_example_script_args`, until one of the goals is reached.
 
     Args:
-        base_config: gets the settings that the options give.
-        args: the options; None: those of the command line.
+        base_config: config to which the options' settings are applied.
+        args: the options; None: the options of the command line.
         stop: key of a result, as "env_runners/episode_return_mean", -> value that ends the run; None: as the options
             --stop-reward, --stop-timesteps and --stop-iters say.
         success_metric: key -> value that the best trial must reach with --as-test; None: the return in `stop`.
-        trainable: what Tune runs instead of the config's algorithm.
+        trainable: trainable that Tune runs instead of the config's algorithm.
         tune_callbacks, scheduler, progress_reporter: objects of Tune.
         keep_config: leave `base_config` as it is.
         keep_ray_up: leave the session open.
@@ -127,7 +127,7 @@ def run_rllib_example_script_experiment(
         The last result with --no-tune, else Tune's ResultGrid.
 
     Raises:
-        ValueError: for an option that cannot be; or with --as-test, if the goal was not reached.
+        ValueError: for an option that is not supported; or with --as-test, if the goal was not reached.
     """
     args = add_rllib_example_script_args().parse_args() if args is None else args
     _check_options(args)

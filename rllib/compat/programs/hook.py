@@ -27,7 +27,7 @@ from rllib.did_you_mean import nearest
 
 # Import of this module says that our engine is about to load the installed Ray.
 _ENGINE = "runtime.engines.ray.connection"
-# Who gets the installed Ray, once it is loaded: itself, and our engine.
+# Modules that get the installed Ray, once it is loaded: Ray itself, and our engine.
 _OWN = ("ray", "runtime")
 
 _served: dict[str, "ServedModule"] = {}
@@ -35,11 +35,11 @@ _lock = threading.RLock()
 
 
 class ServedModule(types.ModuleType):
-    """A module of another library whose names are ours; they are looked up when they are first asked for."""
+    """A module of another library whose names are this library's objects, looked up when they are first read."""
 
     def __init__(self, name: str):
         super().__init__(name, f"{name}, served by {table_of(name).hook}")
-        self.__path__ = []  # any module may have others below it
+        self.__path__ = []  # any module may have submodules
 
     def __getattr__(self, name: str):
         value = _value(self.__name__, name)

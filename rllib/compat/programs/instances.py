@@ -1,6 +1,6 @@
-"""Classes of Ray that are not here to be made, and the objects here that `isinstance` finds to be of them.
+"""Classes of Ray that exist here only as stand-ins, and the objects that `isinstance` accepts as their instances.
 
-A program that asks `isinstance(episode, SingleAgentEpisode)` in a hook would take the other way in silence if the
+A program that tests `isinstance(episode, SingleAgentEpisode)` in a hook would silently take the other branch if the
 stand-in of the class had no instances.
 """
 
@@ -27,13 +27,13 @@ def _is_any(value: Any, places: tuple[tuple[str, str], ...]) -> bool:
 
 
 def _has_several(value: Any) -> bool:
-    """Whether an episode, or the episodes that a worker runs, are those of several agents."""
+    """Whether an episode, or the episodes of a worker, have several agents."""
     if _is_any(value, _EPISODES):
         return bool(getattr(value, "has_several_agents", False))
     return value.settings.agents is not None
 
 
-# Name of a class below ray.rllib -> whether a value is what Ray has objects of this class for.
+# Name of a class below ray.rllib -> function: whether a value is the counterpart of an object of this class.
 _INSTANCES: Mapping[str, Callable[[Any], bool]] = {
     "SingleAgentEpisode": lambda value: _is_any(value, _EPISODES) and not _has_several(value),
     "MultiAgentEpisode": lambda value: _is_any(value, _EPISODES) and _has_several(value),

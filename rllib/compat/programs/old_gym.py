@@ -1,4 +1,4 @@
-"""`import gym` of programs that are older than gymnasium, where gym itself is not installed: gymnasium, in gym's API.
+"""`import gym` for programs older than gymnasium, if gym itself is not installed: gymnasium with gym's API.
 
 The API is that of gym 0.21 to 0.25, which Ray 0.8 to 2.2 used: reset() returns the observation alone, step() returns
 four values, and there is seed(). Environments and wrappers are gymnasium's, with these methods in front; `gym.Env`,
@@ -72,7 +72,7 @@ class OldApi:
 
 
 class _Forwards:
-    """Attributes of a wrapper that it lacks are those of what it wraps."""
+    """Forwards attributes that a wrapper lacks to the wrapped object."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "env" or (name.startswith("_") and name not in _OF_TIME_LIMIT):
@@ -85,7 +85,7 @@ class OldEnvironment(OldApi, _Forwards, gymnasium.Wrapper):
 
 
 class _NewApi(_Forwards, LegacyEnvironment, gymnasium.Wrapper):
-    """An environment in the API of gymnasium, whatever its own is."""
+    """An environment of either API, in the API of gymnasium."""
 
     def __init__(self, env):
         gymnasium.Wrapper.__init__(self, env)
@@ -158,7 +158,7 @@ class _EntryPoint:
 
 
 def register(id: str, entry_point: str | Callable, **kwargs) -> None:
-    """Registers an environment of either API with gymnasium, which then has it in its own."""
+    """Registers an environment of either API with gymnasium, which then makes it in gymnasium's API."""
     gymnasium.register(id, _EntryPoint(entry_point), **kwargs)
 
 
@@ -250,6 +250,6 @@ _finder = _Finder()
 
 
 def install() -> None:
-    """Adds the finder behind all others, so that a gym that is installed goes first."""
+    """Adds the finder after all others, so that an installed gym takes precedence."""
     if _finder not in sys.meta_path:
         sys.meta_path.append(_finder)

@@ -1,4 +1,4 @@
-"""`ray.rllib.policy.policy.Policy`: base of policies that are written by hand, and the name for those of algorithms."""
+"""`ray.rllib.policy.policy.Policy`: base class of hand-written policies, and a name for algorithms' policies."""
 
 import os
 from abc import ABCMeta
@@ -32,7 +32,7 @@ class Policy(HandWrittenPolicy, metaclass=_ForBoth):
         """Policies of a checkpoint by id, or one policy; see rllib.Policy.from_checkpoint.
 
         Args:
-            policy_ids: ids of those that are returned, of several; None: all.
+            policy_ids: with several policies, ids of the policies to return; None: all.
         """
         loaded = rllib.policy.Policy.from_checkpoint(checkpoint)
         if policy_ids is None or not isinstance(loaded, dict):

@@ -1,20 +1,20 @@
-"""What is known of another library's names: the form of the tables."""
+"""The form of the tables of other libraries' names."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 
 class Table(NamedTuple):
-    """Names of a library, and of those that come with it.
+    """Names of a library, and of libraries that belong to it.
 
     Attributes:
-        libraries: their packages.
-        hook: module of ours that serves them.
-        guide: page of the documentation that lists what is here.
-        found: module there -> module here -> names. "Theirs=Ours" is a name that is called otherwise here; "*"
-            represents all that our module exports.
+        libraries: packages of these libraries.
+        hook: module of this library that serves them.
+        guide: page of the documentation that lists the supported names.
+        found: module there -> module here -> names. "Theirs=Ours" is a name that differs here; "*" represents all that
+            our module exports.
         where_built: rows of parts that may be missing from an installation; a name is served where its module has it.
-        moved: earlier folders -> those whose rows count for them.
+        moved: older folder -> folder whose rows are used for it.
         reason_for: the reason why a name with its module is not here, or what to use instead; None if nothing is known.
     """
 

@@ -14,8 +14,8 @@ Of the new one (Ray 2.40 and later):
                                                 spaces and settings of the network
     env_runner/env_to_module_connector/...      statistics of MeanStdFilter
 
-Files with weights may hold arrays alone, or are refused. The others name classes and functions of Ray and of the user,
-which are read as records of their names, and are not imported.
+Files with weights may only hold arrays, or are refused. The other files name classes and functions of Ray and of the
+user, which are read as records of their names, and are not imported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -70,7 +70,8 @@ def read_ray_checkpoint(path: Path, policy_id: str = "default_policy") -> RayChe
         policy_id: id of the policy, or module, that is read.
 
     Raises:
-        ValueError: if it is none, damaged, of another form, has no such policy, or its weights ask for a class.
+        ValueError: if the directory is no checkpoint, damaged, of another format, has no such policy, or its weights
+            name a class.
         OSError: if a file cannot be read.
     """
     if not path.is_dir():

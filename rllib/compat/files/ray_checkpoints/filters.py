@@ -1,7 +1,7 @@
 """Statistics of Ray's MeanStdFilter as the state of a filter here.
 
 Ray divides by the standard deviation of a sample plus 1e-8, filters here by the root of the variance plus EPSILON. The
-sum of squares is such that both divide by the same number.
+sum of squares is converted so that both divide by the same number.
 """
 
 import binascii
@@ -67,10 +67,10 @@ def filter_of(state, what: str) -> FilterStatistics | None:
         what: the checkpoint, for messages.
 
     Returns:
-        None for Ray's NoFilter.
+        the statistics; None for Ray's NoFilter.
 
     Raises:
-        ValueError: for another thing, and for a filter that only shifts or only scales.
+        ValueError: for other objects, and for a filter that only shifts or only scales.
     """
     if isinstance(state, Record) and state.path.endswith("NoFilter"):
         return None

@@ -17,7 +17,7 @@ from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import naming_damage, write_checkpoint
 from rllib.storage.local_path import local_path
 
-# Settings that say how to learn, by the names of Ray 2.6 and 2.60. Those here are the same, or are known as aliases.
+# Settings of learning, by the names of Ray 2.6 and 2.60; this library has the same names, or aliases of them.
 _WORDS = (
     "gamma", "lr", "actor_lr", "critic_lr", "alpha_lr", "lambda_", "clip_param", "vf_clip_param", "vf_loss_coeff",
     "entropy_coeff", "kl_coeff", "kl_target", "use_kl_loss", "use_critic", "use_gae", "grad_clip", "train_batch_size",
@@ -49,12 +49,12 @@ def import_ray(
         config: settings that replace those of the checkpoint.
 
     Returns:
-        what was written, and what was not carried over.
+        the imported checkpoint, and the parts that were left out.
 
     Raises:
         ValueError: for a checkpoint that is damaged, of another algorithm, with a network that this library does not
-            have, or of another environment; for weights that ask for a class. The message says which part. For a
-            directory that holds something.
+            have, or of another environment; for weights that name a class; the message names the part. Also for a
+            directory that is not empty.
         OSError: if a file cannot be read or written.
     """
     refuse_used(directory)
@@ -85,7 +85,7 @@ def _algorithm_of(found: RayCheckpoint) -> str:
     """Name of the algorithm here.
 
     Raises:
-        ValueError: for one that is not taken.
+        ValueError: for an algorithm that cannot be imported.
     """
     name = found.algorithm.removesuffix("TorchPolicyV2").removesuffix("TorchPolicy").removesuffix("Policy").upper()
     if name not in TAKEN:
@@ -97,7 +97,7 @@ def _algorithm_of(found: RayCheckpoint) -> str:
 
 
 def environment_of(checkpoint: str | os.PathLike, policy_id: str = DEFAULT_POLICY) -> str:
-    """Name of the environment that a checkpoint was trained in; raises as `import_ray` if it does not say it."""
+    """Name of the environment that a checkpoint was trained in; raises as `import_ray` if the checkpoint has none."""
     with naming_damage(checkpoint):
         return _named_environment(read_ray_checkpoint(local_path(checkpoint), policy_id))
 
@@ -110,7 +110,7 @@ def _named_environment(found: RayCheckpoint) -> str:
 
 
 def _settings(name: str, found: RayCheckpoint) -> tuple[AlgorithmConfig, list[str]]:
-    """The config with the checkpoint's settings, and a sentence about those that are not carried over."""
+    """The config with the checkpoint's settings, and sentences about settings that are not imported."""
     config, left = get_algorithm_config(name), []
     for word in _WORDS:
         value = found.config.get(word)

@@ -23,7 +23,7 @@ Of a ModelV2:
 | advantage_module.dueling_A_0, A; value_module.dueling_V_0, V | further hidden layers; the heads   |
 | action_model, q_net, twin_q_net                | the actor; the critics 0 and 1                   |
 
-The streams of a dueling network have hidden layers of their own there, and read the same ones here: these are twice as
+The streams of a dueling network have their own hidden layers there, and share them here: the shared layers are twice as
 wide, and each head reads its half.
 """
 
@@ -42,9 +42,9 @@ _HINT = (
     "Write the network as a torch module, model={'custom_model': Module} (docs/guide/networks.md), and load the "
     "parameters there."
 )
-# Classes of networks of the new API stack that are taken: those of Ray itself.
+# Classes of networks of the new API stack that can be imported: Ray's own.
 _OWN = "ray.rllib."
-# Beginnings of names that an RLModule has, and a ModelV2 has not.
+# Prefixes of names in an RLModule that do not occur in a ModelV2.
 _OF_MODULES = ("encoder.", "pi_encoder.")
 
 
@@ -85,7 +85,7 @@ def _of_heads(checkpoint: RayCheckpoint) -> str:
 
 
 def _one_activation(checkpoint: RayCheckpoint, first: str, second: str, below: list, behind: list) -> str:
-    """Activation of the layers below and those behind them, which have one here."""
+    """Activation of the lower and the upper layers, which must be the same here."""
     if below and behind and first != second:
         raise ValueError(
             f"the network of {checkpoint.path} has layers with {first}, and behind them layers with {second}; here all "
@@ -105,7 +105,7 @@ def _model(policy: list[Layer], value: list[Layer] | None, activation: str, shar
 
 
 def _module_with_value(parameters: Parameters, checkpoint: RayCheckpoint) -> ForeignNetwork:
-    parameters.drop("_old_", "_target_")  # APPO's target, which is a copy of the policy from before
+    parameters.drop("_old_", "_target_")  # APPO's target network, a copy of an earlier policy
     prefixes = [f"encoder.{each}.net.mlp" for each in ("encoder", "actor_encoder", "critic_encoder")]
     both, of_policy, of_value = (parameters.layers(prefix) for prefix in prefixes)
     log_std = "pi.log_std" if "pi.log_std" in parameters else None
@@ -175,7 +175,7 @@ def _action_values(parameters: Parameters, checkpoint: RayCheckpoint) -> Foreign
 
 def _model_of_values(parameters: Parameters, checkpoint: RayCheckpoint) -> ForeignNetwork:
     activation = _activation(checkpoint, "tanh")
-    parameters.drop("_value_branch.", "_value_branch_separate.")  # which DQN does not use
+    parameters.drop("_value_branch.", "_value_branch_separate.")  # DQN does not use these layers
     below = parameters.layers("_hidden_layers", "._model.0")
     streams = []
     for stream, letter in (("advantage_module", "A"), ("value_module", "V")):
@@ -195,7 +195,7 @@ def _model_of_values(parameters: Parameters, checkpoint: RayCheckpoint) -> Forei
 def _streams(
     checkpoint: RayCheckpoint, below: list[Layer], advantages: list[Layer], values: list[Layer], first: str, second: str
 ) -> ForeignNetwork:
-    """A network of action values: layers that both streams read, then those of each."""
+    """A network of action values: the layers that both streams share, then each stream's layers."""
     *hiddens, head = advantages
     if hiddens and second != "relu":
         raise ValueError(

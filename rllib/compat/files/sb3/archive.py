@@ -23,10 +23,10 @@ from rllib.errors import DamagedFileError
 from rllib.storage.foreign_files import WRONG_FORM, json_object, open_inside
 from rllib.storage.pickle_scan import check_opcodes
 
-# An entry may be larger than the whole zip by this factor, plus a MiB: settings are texts, parameters hardly shrink.
+# An entry may be larger than the whole zip by this factor, plus a MiB: settings are texts, parameters hardly compress.
 _MOST_TIMES = 50
 _MEBIBYTE = 2**20
-# Parameters of a features extractor that is shared are there by three names.
+# Parameters of a shared features extractor occur under three names.
 _MOST_NAMES = 4
 _SERIALIZED, _TYPE = ":serialized:", ":type:"
 _CLASS = re.compile(r"<class '(?P<path>[\w.]+)'>")
@@ -52,7 +52,7 @@ class SavedModel:
     version: str
 
     def plain(self, name: str, default=None):
-        """A setting that is plain data; the default where it is missing, or an object that is not read."""
+        """A setting that is plain data; the default if it is missing, or is an object, which is not read."""
         value = self.data.get(name, default)
         return default if is_object(value) else value
 
@@ -83,8 +83,8 @@ def read_model(path: Path) -> SavedModel:
     """Reads a zip without running anything in it.
 
     Raises:
-        DamagedFileError: (a ValueError) if it is no such zip, cut off, or holds anything but settings and tensors.
-        OSError: if it cannot be opened.
+        DamagedFileError: (a ValueError) if the file is no such zip, cut off, or holds more than settings and tensors.
+        OSError: if the file cannot be opened.
     """
     if path.is_dir():
         raise DamagedFileError(f"{path} is a directory, and a model is a zip")
@@ -140,10 +140,10 @@ def _tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
 
 
 def _checked(content: bytes, name: str) -> bytes:
-    """A file of torch, written again with the entries that were looked at: torch reads zips in its own way.
+    """A file of torch, rewritten with the checked entries only, as torch reads zips in its own way.
 
-    One that is compressed is refused, since it could grow without bound and torch writes none, and one whose pickle
-    would end or occupy the process: torch is no defence against that.
+    Compressed entries are refused, since they could grow without bound and torch writes none, and so are pickles that
+    would end or occupy the process, which torch does not prevent.
     """
     try:
         inner = zipfile.ZipFile(io.BytesIO(content))
@@ -188,7 +188,7 @@ def _array(value, what: str) -> np.ndarray:
 
 
 def _first_line(error: Exception) -> str:
-    """The part of torch's message that says what was found, without its advice to trust the file."""
+    """The part of torch's message with the reason, without its advice to trust the file."""
     text = str(error)
     if found := re.search(r"Unsupported (?:global|class)[^\n]*|GLOBAL [\w.]+", text):
         return found[0][:200]

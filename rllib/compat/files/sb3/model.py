@@ -48,12 +48,12 @@ def import_sb3(
         algorithm: class of the checkpoint's algorithm, where it is derived from this library's.
 
     Returns:
-        what was written, and what was not carried over.
+        the imported checkpoint, and the parts that were left out.
 
     Raises:
         ValueError: for a zip that is damaged, of another algorithm, with parts that this library does not have, or of
-            another environment; for a VecNormalize file that asks for other classes. The message says which part. For a
-            directory that holds something.
+            another environment; for a VecNormalize file that names other classes; the message names the part. Also for
+            a directory that is not empty.
         OSError: if a file cannot be read or written.
     """
     refuse_used(directory)
@@ -85,7 +85,7 @@ def import_sb3(
 
 
 def _place(saved: SavedModel, env: str | type | None) -> dict[str, Any]:
-    """Settings of the environment, or without one of the spaces."""
+    """Settings of the environment, or, without an environment, of the spaces."""
     alone = {"num_rollout_workers": 0}
     if env is not None:
         return {**alone, "env": env}

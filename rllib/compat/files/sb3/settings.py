@@ -16,9 +16,9 @@ _POLICIES = {
     "stable_baselines3.td3.policies": ("TD3", "DDPG"),
     "sb3_contrib.tqc.policies": ("TQC",),
 }
-# Settings that say which algorithm of sb3-contrib a model is of, where its policy's class does not.
+# Settings that identify the algorithm of sb3-contrib, where the class of the policy does not.
 _OTHERS = {"cg_max_steps": "TRPO", "n_delta": "ARS", "n_quantiles": "QRDQN"}
-# Arguments of the constructors that say how to learn; a model has those of its algorithm as attributes.
+# Arguments of the constructors about learning; a model has its algorithm's arguments as attributes.
 _WORDS = (
     "learning_rate", "n_steps", "n_envs", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range",
     "clip_range_vf", "normalize_advantage", "ent_coef", "vf_coef", "max_grad_norm", "target_kl", "buffer_size",
@@ -40,7 +40,7 @@ def algorithm_of(saved: SavedModel) -> str:
     """Name of the model's algorithm here.
 
     Raises:
-        ValueError: if its policy is a class of the user's, or of an algorithm that is not taken.
+        ValueError: if the class of the policy is the user's, or of an algorithm that cannot be imported.
     """
     module = _policy_module(saved)
     if module not in _POLICIES:
@@ -69,7 +69,7 @@ def _policy_module(saved: SavedModel) -> str:
 
 
 def settings_of(algorithm: str, saved: SavedModel) -> tuple[dict[str, Any], list[str]]:
-    """Settings of the config that a model was trained with, and sentences about those that are not carried over."""
+    """Settings of the config that a model was trained with, and sentences about settings that are not imported."""
     words, unread = {}, []
     for name in _WORDS:
         if name not in saved.data:
@@ -103,7 +103,7 @@ def _readable(value):
 
 
 def _optimizer_words(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Words about A2C's optimizer, which stand among the settings of its network."""
+    """Settings of A2C's optimizer, which are among the settings of its network there."""
     is_rmsprop = "RMSprop" in str(kwargs.get("optimizer_class", ""))
     given = kwargs.get("optimizer_kwargs")
     epsilon = given.get("eps") if isinstance(given, dict) else None
@@ -111,7 +111,7 @@ def _optimizer_words(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _temperature(saved: SavedModel) -> dict[str, float]:
-    """Settings of SAC's temperature: where it has come to, and that it stays where it was fixed."""
+    """Settings of SAC's temperature: its present value, and whether it is fixed."""
     if "log_ent_coef" in saved.variables:
         return {"initial_alpha": math.exp(float(saved.variables["log_ent_coef"].reshape(-1)[0]))}
     if "ent_coef_tensor" in saved.variables:

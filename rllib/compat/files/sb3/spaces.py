@@ -19,7 +19,7 @@ def space_of(fields: Mapping, what: str) -> spaces.Space:
         what: "observation_space" or "action_space", for messages.
 
     Raises:
-        ValueError: if they do not say all of it, as with Dict spaces.
+        ValueError: if the fields do not describe the whole space, as with Dict spaces.
     """
     try:
         return decode({"$space": _as_json(fields)})
@@ -31,7 +31,7 @@ def space_of(fields: Mapping, what: str) -> spaces.Space:
 
 
 def _as_json(fields: Mapping) -> dict:
-    """The form that checkpoints have."""
+    """The space in the form of checkpoints' JSON."""
     kind = type_of(fields)
     if kind == "Box":
         shape = list(fields["_shape"])

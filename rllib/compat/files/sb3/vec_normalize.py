@@ -14,7 +14,7 @@ from rllib.storage.pickled_data import Record, read_pickle
 
 _VEC_NORMALIZE = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 _MOMENTS = "stable_baselines3.common.running_mean_std.RunningMeanStd"
-# Classes whose values stand in such a pickle next to the statistics, as records: spaces and their random generators.
+# Classes of further values in such a pickle, which are read as records: spaces and their random generators.
 _KNOWN = ("gymnasium.spaces.", "gym.spaces.", "gym.utils.seeding.", "numpy.random.")
 _MOST_BYTES = 2**28
 
@@ -32,8 +32,8 @@ class Normalization:
             normalized_reward_clip.
 
     Raises:
-        ValueError: if the file asks for any class but VecNormalize's own, or is damaged.
-        OSError: if it cannot be opened.
+        ValueError: if the file names classes other than VecNormalize's, or is damaged.
+        OSError: if the file cannot be opened.
     """
 
     def __init__(self, path: Path):
@@ -50,7 +50,7 @@ class Normalization:
                 self.settings |= {"normalize_returns": True, "normalized_reward_clip": self._number("clip_reward")}
 
     def observation_state(self, space: spaces.Space) -> State | None:
-        """State of the observation filter; None where observations are left as they are.
+        """State of the observation filter; None if observations are not normalised.
 
         Args:
             space: space of the environment's observations.
@@ -72,7 +72,7 @@ class Normalization:
             return self._state([moments[key] for key in space], [spaces.flatdim(part) for part in space.values()])
 
     def return_state(self) -> State | None:
-        """State of the scale of rewards; None where rewards are left as they are."""
+        """State of the scale of rewards; None if rewards are not normalised."""
         with self._naming_damage():
             return self._state([self._given["ret_rms"]], [1]) if self._given["norm_reward"] else None
 
@@ -82,7 +82,8 @@ class Normalization:
     def _state(self, moments: list[Record], sizes: list[int]) -> State:
         """Joins the statistics of parts of an observation: count, mean and sum of squared deviations.
 
-        Filters here add EPSILON to a variance. Where another number was added, the difference goes into the variance.
+        Filters here add EPSILON to a variance. If VecNormalize added another number, the variance is corrected by the
+        difference.
         """
         parts = [self._moments_of(*each) for each in zip(moments, sizes)]
         count = float(moments[0].attributes["count"])

@@ -1,8 +1,8 @@
 """Writes models in Stable-Baselines3's format: the inverse of networks.py, and settings as JSON.
 
-The format has pickles where JSON has no form: names of classes, and spaces. They are written here by their names, as
-fixed templates (storage/pickled_names.py); nothing of Stable-Baselines3 needs to be installed. It reads the zip with
-`PPO.load`. The optimizers are reset there: the moments of the two libraries' optimizers are not comparable.
+The format has pickles for values that JSON cannot express: names of classes, and spaces. They are written by name, with
+fixed templates (storage/pickled_names.py); Stable-Baselines3 need not be installed. It reads the zip with `PPO.load`.
+Its optimizers are then reset: the moments of the two libraries' optimizers are not comparable.
 """
 
 import base64
@@ -49,14 +49,14 @@ _ACTIVATIONS = {
     "tanh": "Tanh", "relu": "ReLU", "elu": "ELU", "leaky_relu": "LeakyReLU", "gelu": "GELU", "swish": "SiLU",
     "sigmoid": "Sigmoid", "linear": "Identity",
 }  # fmt: skip
-# Words that are no attributes of a model there.
+# Arguments that are no attributes of a model there.
 _NO_ATTRIBUTES = frozenset({
     "policy", "policy_kwargs", "device", "normalize", "rms_prop_eps", "use_rms_prop", "noise_type", "noise_std",
     "n_timesteps", "replay_buffer_class", "replay_buffer_kwargs", "action_noise", "tensorboard_log",
     "use_sde_at_warmup", "optimize_memory_usage",
 })  # fmt: skip
 
-# Words whose None there means something.
+# Arguments for which None has a meaning there.
 _NONE_IS_A_VALUE = frozenset({"clip_range_vf", "target_kl"})
 # Decay of RMSprop's squares, which A2C there has.
 _RMS_DECAY = 0.99
@@ -65,7 +65,7 @@ Named_ = Mapping[str, np.ndarray]
 
 
 class NotWrittenError(ValueError):
-    """A model that Stable-Baselines3 has not; the message says which part."""
+    """A model that Stable-Baselines3 does not have; the message names the part."""
 
 
 def entries_of(model: Any, algorithm: str, left_out: Iterable[str] = ()) -> dict[str, bytes]:

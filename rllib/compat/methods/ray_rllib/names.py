@@ -20,10 +20,10 @@ _ALL_PROCESSES = "all processes of a run have all policies"
 
 @under_plain_names
 class RllibNames:
-    """The attributes and methods that programs for RLlib use, in addition to those that have the same names anyway.
+    """RLlib's names of attributes and methods, where they differ from this library's names.
 
     Attributes:
-        trial_id, trial_name: of the trial of Tune that it runs in.
+        trial_id, trial_name: id and name of the Tune trial in which the algorithm runs.
     """
 
     directory: Any
@@ -53,7 +53,7 @@ class RllibNames:
         return self.train()
 
     def log_result(self, result: Result) -> None:
-        """Called with the result of every iteration; a subclass may override it to log them elsewhere."""
+        """Called with the result of every iteration; a subclass may override it to log results elsewhere."""
 
     # ------------------------------------------------------------------ of Ray 2.10 and later
 
@@ -70,7 +70,7 @@ class RllibNames:
 
     @property
     def evaluation_workers(self) -> "WorkerSet | None":
-        """The remote workers of evaluation; None where this process evaluates."""
+        """The remote workers of evaluation; None if this process evaluates."""
         return self._evaluations.workers
 
     eval_env_runner_group = evaluation_workers
@@ -78,7 +78,7 @@ class RllibNames:
     def get_module(self, module_id: str = DEFAULT_POLICY) -> Any:
         """The network of a policy with the methods of an RLModule (core/modules); None if there is no such policy.
 
-        It has the present weights, and changes with them. A torch module of the user's is that module.
+        The module always has the present weights. For a user's torch module, it is that module.
         """
         from rllib.core.modules.module_of_policy import module_of
 
@@ -100,10 +100,10 @@ class RllibNames:
 
         Args:
             module_id: a new id.
-            module_spec: RLModuleSpec of its network.
-            config_overrides: settings in which it differs from the run.
-            new_agent_to_module_mapping_fn: replaces the mapping; running episodes keep theirs until they end.
-            new_should_module_be_updated: replaces the policies that learn; None keeps the rule that there is.
+            module_spec: RLModuleSpec of the network.
+            config_overrides: settings in which the policy differs from the run.
+            new_agent_to_module_mapping_fn: replaces the mapping; running episodes keep the old one until they end.
+            new_should_module_be_updated: replaces policies_to_train; None keeps the present value.
             add_to_learners, add_to_env_runners, add_to_eval_env_runners: False has no effect, and a warning says so.
 
         Raises:
@@ -151,13 +151,13 @@ class RllibNames:
         )
 
     def _set_networks(self, state: Mapping[str, Any]) -> None:
-        """`set_state` of a state by components, as RLlib's new API stack has them: of the networks alone.
+        """`set_state` with a state by components, as in RLlib's new API stack; only networks are supported.
 
         Args:
             state: {"learner_group": {"learner": {"rl_module": {POLICY: module.get_state()}}}}.
 
         Raises:
-            ValueError: for other components; for a policy that is not there.
+            ValueError: for other components; for an unknown policy.
         """
         given: Any = state
         for name in ("learner_group", "learner", "rl_module"):

@@ -1,10 +1,10 @@
-"""Methods that algorithms of users override as in RLlib."""
+"""Methods that users' algorithms override as in RLlib."""
 
 import functools
 import inspect
 from collections.abc import Callable
 
-# Methods that RLlib's users override, and that nothing here would call: what to override instead.
+# Method that RLlib's users override, and that is never called here -> what to override instead.
 _NEVER_CALLED = {
     "execution_plan": "override training_step",
     "step": "override training_step, or use the callback on_train_result",
@@ -15,7 +15,7 @@ _NEVER_CALLED = {
 
 
 def refuse_methods_of_rllib(cls: type) -> None:
-    """Raises a TypeError where a class of algorithms defines what would be silently ignored."""
+    """Raises a TypeError if an algorithm class defines a method that would be silently ignored."""
     for name, instead in _NEVER_CALLED.items():
         if name in vars(cls):
             raise TypeError(f"{cls.__name__}.{name} would never be called: {instead} (docs/project/extend.md)")

@@ -1,4 +1,4 @@
-"""Settings of RLlib's new API stack and of its earlier forms: their checks, and the settings here that they become."""
+"""Settings of RLlib's new API stack and of its older forms: checks, and translation to this library's settings."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from rllib.policies import PolicySpec
 
 
 def connectors_problem(name: str, given: Any) -> str | None:
-    """The mistake in a setting that makes connectors; None if there is none."""
+    """The mistake in a setting of connectors; None if there is none."""
     is_piece = hasattr(given, "recompute_output_observation_space")
     if given is None or (callable(given) and not is_piece):
         return None
@@ -29,10 +29,10 @@ def learner_class_problem(learner_class: Any) -> str | None:
 
 
 def take_defaults_of_class(config: Any) -> None:
-    """Takes the network and the learner that a user's config class has by default, where the config names no others.
+    """Applies the default network and learner of a user's config class, unless the config names others.
 
-    In RLlib a class of one's own overrides `get_default_rl_module_spec(self)`, whose RLModuleSpec has its own
-    model_config or that of the config, and `get_default_learner_class(self)`.
+    In RLlib a user's class overrides `get_default_rl_module_spec(self)`, whose RLModuleSpec has its own model_config or
+    the config's, and `get_default_learner_class(self)`.
 
     Args:
         config: an AlgorithmConfig, which is changed.
@@ -48,19 +48,19 @@ def take_defaults_of_class(config: Any) -> None:
         config.training(rl_module_spec=spec)
 
 
-# RLlib's setting of what policies have for themselves, next to their ids.
+# RLlib's setting with the policies' own settings.
 OVERRIDES = "algorithm_config_overrides_per_module"
 
 
 def with_overrides(policies: Any, overrides: Mapping[str, Any]) -> dict[str, PolicySpec]:
-    """`policies` with further settings of their own, by RLlib's name OVERRIDES.
+    """`policies` with further settings of single policies, by RLlib's name OVERRIDES.
 
     Args:
         policies: value of the setting: ids, or id -> what PolicySpec.of takes.
         overrides: policy id -> its settings, as a dict or by `PPOConfig.overrides(lr=1e-4)`.
 
     Raises:
-        TypeError: where no ids are given, and for a policy that is not among them.
+        TypeError: if no ids are given, and for a policy that is not among them.
     """
     if policies is None or isinstance(policies, str):
         raise TypeError(
@@ -80,7 +80,7 @@ def with_overrides(policies: Any, overrides: Mapping[str, Any]) -> dict[str, Pol
 
 
 def serve_by_input(config: OfflineDataConfig) -> None:
-    """Takes RLlib's spelling of a policy server, a function in `input_` that returns one, as the setting `listen`."""
+    """Converts RLlib's form of a policy server, a function in `input_` that returns one, to the setting `listen`."""
     if not callable(config.input_) or config.env is not None or config.listen is not None:
         return
     from rllib.env.policy_server.policy_server_input import PolicyServerInput, made_for_first_worker
@@ -93,7 +93,7 @@ def serve_by_input(config: OfflineDataConfig) -> None:
 
 
 def filter_by_connectors(config: OfflineDataConfig) -> None:
-    """Takes a MeanStdFilter among the connectors as the setting observation_filter."""
+    """Converts a MeanStdFilter among the connectors to the setting observation_filter."""
     if config.env_to_module_connector is None:
         return
     from rllib.core.connectors.filter_settings import filter_settings

@@ -1,1 +1,1 @@
-"""Words, attributes and methods by which programs for Stable-Baselines3 use an algorithm."""
+"""Arguments, attributes and methods by which programs for Stable-Baselines3 use an algorithm."""

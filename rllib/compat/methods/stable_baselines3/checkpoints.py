@@ -1,4 +1,4 @@
-"""Checkpoints as `load` takes them, by the name of Stable-Baselines3."""
+"""Checkpoints for `load`, Stable-Baselines3's name of restoring."""
 
 import logging
 import os
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 def checkpoint_named(path: str | os.PathLike) -> Path:
-    """The checkpoint that a program for Stable-Baselines3 means, whose names may have the ending .zip, or not.
+    """The checkpoint that a program for Stable-Baselines3 names, with or without the ending .zip.
 
     Raises:
-        CheckpointError: if a file of that library is there, or a directory without a checkpoint.
+        CheckpointError: if the path is a file of that library, or a directory without a checkpoint.
     """
     given = local_path(path)
     places = [given, given.with_suffix("") if given.suffix == ".zip" else given.with_name(f"{given.name}.zip")]
@@ -35,7 +35,7 @@ def checkpoint_named(path: str | os.PathLike) -> Path:
 
 
 def without_environment(path: str | os.PathLike) -> dict[str, Any]:
-    """Settings to build a checkpoint's algorithm without its environment; {} where the checkpoint names that.
+    """Settings to build a checkpoint's algorithm without its environment; {} if the checkpoint names the environment.
 
     Raises:
         CheckpointError: if there is no checkpoint, or it is damaged.
@@ -49,7 +49,7 @@ def without_environment(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def spaces_alone(path: str | os.PathLike) -> dict[str, Any]:
-    """Settings to build a checkpoint's algorithm with the spaces of its only policy, without an environment.
+    """Settings to build a checkpoint's algorithm with the spaces of its single policy, without an environment.
 
     Raises:
         CheckpointError: if there is no checkpoint, or it is damaged.
@@ -64,7 +64,7 @@ def spaces_alone(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def saved_settings(path: str | os.PathLike) -> dict[str, Any]:
-    """Settings of a checkpoint's algorithm, as its file has them; {} for a checkpoint of something else.
+    """Settings of a checkpoint's algorithm, as in its file; {} for a checkpoint that is not of an algorithm.
 
     Raises:
         CheckpointError: if there is no checkpoint, or it is damaged.
@@ -73,7 +73,7 @@ def saved_settings(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def saved_timesteps(path: str | os.PathLike) -> int:
-    """Environment steps of a checkpoint's algorithm.
+    """Number of environment steps of a checkpoint's algorithm.
 
     Raises:
         CheckpointError: if there is no checkpoint, or it is damaged.
@@ -83,10 +83,10 @@ def saved_timesteps(path: str | os.PathLike) -> int:
 
 
 def log_directory(path: str | os.PathLike) -> tuple[Path | None, dict[str, str | None]]:
-    """Directory of the saved run, where it was one of tensorboard_log, and log_dir of a run that begins with it.
+    """(directory of the saved run in tensorboard_log, or None; setting log_dir of a run that begins with it).
 
-    The directory of the saved run stays as it is: its algorithm may still be there. If it is not there, the checkpoint
-    may be another user's, and no files are written next to it.
+    The directory of the saved run is not changed, as its algorithm may still run. If the directory does not exist, the
+    checkpoint may be another user's, and no files are written next to it.
     """
     config = saved_settings(path)
     saved = config.get("log_dir")

@@ -1,7 +1,7 @@
-"""A constructor in Stable-Baselines3's words: `PPO("MlpPolicy", env, n_steps=2048, verbose=1)`.
+"""Constructors with Stable-Baselines3's arguments: `PPO("MlpPolicy", env, n_steps=2048, verbose=1)`.
 
-Settings, and those that are not given, are Stable-Baselines3's (config/stable_baselines3). Settings of this library may
-stand next to them, as num_rollout_workers=4 does.
+Arguments and their defaults are Stable-Baselines3's (compat/names/stable_baselines3). They may be mixed with settings
+of this library, such as num_rollout_workers=4. In this package, such an argument is called a word.
 """
 
 import logging
@@ -24,9 +24,9 @@ from rllib.notices import log_once
 # Words whose value may be a function of the remaining share of a run.
 _OVER_TIME = ("learning_rate", "clip_range", "clip_range_vf")
 _USUAL_LENGTH = 1_000_000
-# Functions that programs give to load; a model makes them from other words, there as here.
+# Functions that programs pass to `load`; a model makes them from other words, in both libraries.
 _DERIVED = frozenset({"lr_schedule", "exploration_schedule"})
-# Settings that are no part of the comparison: environments are made again, and a fresh seed is kept.
+# Settings that are not compared: environments are made again, and a random seed is kept.
 _OF_PLACE = frozenset({"env", "env_config", "seed", "log_dir"})
 
 
@@ -45,31 +45,31 @@ class Words:
     given: Mapping[str, Any]
 
     def config(self, config: Any) -> Any:
-        """The config for a run whose length is not known: schedules over the remaining share last a million steps."""
+        """The config for a run of unknown length: schedules over the remaining share last a million steps."""
         changes = any(is_share(word, self.given.get(word)) for word in _OVER_TIME)
         length = {"n_timesteps": _USUAL_LENGTH} if changes else {}
         return config_from_words(config, self.policy, self.env, {**length, **self.given})
 
     def config_of_length(self, config: Any, total_timesteps: float, seed: int) -> Any:
-        """The config for a run of a length (environment steps), unless `given` says another, with a seed."""
+        """The config for a run of this length (environment steps), unless `given` has another, and this seed."""
         words = {"n_timesteps": int(total_timesteps), **self.given, "seed": seed}
         return config_from_words(config, self.policy, self.env, words)
 
 
 def shares_of_run(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Words whose values depend on the length of the next `learn`; none with n_timesteps, which says the length."""
+    """Words whose values depend on the length of the next `learn`; none with n_timesteps, which is the length."""
     if words.get("n_timesteps") is not None:
         return {}
     return {word: value for word, value in words.items() if is_share(word, value)}
 
 
 def steps_of_unknown_length(first: int) -> range:
-    """The environment steps of a run that begins after `first` steps, until `learn` says how many there are."""
+    """The assumed environment steps of a run that begins after `first` steps, until `learn` sets their number."""
     return range(first, first + _USUAL_LENGTH)
 
 
 def differs(config: Any, other: Any) -> bool:
-    """Whether two configs of the same words differ in what depends on the length of the run."""
+    """Whether two configs of the same words differ in settings that depend on the length of the run."""
     return any(config[name] != other[name] for name in config if name not in _OF_PLACE)
 
 
@@ -83,9 +83,9 @@ def config_from_words(config: Any, policy: Any, env: Any, words: Mapping[str, An
         words: keywords of the constructor.
 
     Raises:
-        TypeError: without the name of a policy, or for an environment that does not say what it is made of.
-        ValueError: for an unknown word, a value that cannot be said here, or a number of environments that workers
-            cannot share.
+        TypeError: without the name of a policy, or for an environment from which no others can be made.
+        ValueError: for an unknown word, a value that has no counterpart here, or a number of environments that cannot
+            be divided among the workers.
     """
     words = dict(words)
     policy = words.pop("policy", None) if policy is None else policy
@@ -158,13 +158,13 @@ def changes_from_words(
 def _number_of_environments(
     made: int | None, own: Mapping[str, Any], words: Mapping[str, Any], workers: int
 ) -> int | None:
-    """The number of environments of all workers, by whichever names it is given; None: it is not.
+    """The number of environments of all workers, given under any of its names; None: it is not given.
 
     Args:
-        made: number of those that are made already.
+        made: number of environments that exist already.
         own: settings by their names here.
-        words: Stable-Baselines3's.
-        workers: number of rollout workers, where `own` has none.
+        words: Stable-Baselines3's words.
+        workers: number of rollout workers, if `own` has none.
 
     Raises:
         ValueError: for two different numbers.
@@ -184,7 +184,7 @@ def _number_of_environments(
 
 
 def _join_exploration(own: dict[str, Any], said: Mapping[str, Any] | None) -> None:
-    """Adds to an exploration of this library's form what the words next to it say of one of the same type."""
+    """Adds the words about exploration to an exploration_config of the same type."""
     if said and isinstance(given := own.get("exploration_config"), Mapping):
         own["exploration_config"] = joined_exploration(given, said)
 
@@ -197,7 +197,7 @@ def _in_tensorboard_log(config: Any, settings: Mapping[str, Any]) -> dict[str, A
 
 
 def _algorithm(config: Any) -> str:
-    """Name of the library's algorithm that a config's is, or derives from."""
+    """Name of the built-in algorithm that a config's algorithm is, or is derived from."""
     kinds = (config.algo_class or type(config)).__mro__
     if (own := getattr(kinds[0], "words_of", None)) is not None:
         return own
@@ -205,7 +205,7 @@ def _algorithm(config: Any) -> str:
 
 
 def _divided(config: ConfigObject, words: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings by their names here, and words of Stable-Baselines3; what both libraries have means the same."""
+    """(settings by their names here, words of Stable-Baselines3); names that both libraries have mean the same."""
     own = {word: value for word, value in words.items() if word in config.settings}
     return own, {word: value for word, value in words.items() if word not in own}
 
@@ -217,12 +217,12 @@ def _without_memory(words: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _warn_of_doubled(own: Mapping[str, Any], said: Mapping[str, Any], words: Mapping[str, Any]) -> None:
-    """Warns of a setting whose name here counts, where words next to it say something else.
+    """Warns of a setting that is given by its name here and, with another value, by a word; the former counts.
 
     Args:
         own: settings by their names here.
-        said: settings that the words become, without defaults.
-        words: for the message.
+        said: settings that the words are translated to, without defaults.
+        words: the words, for the message.
     """
     for name in sorted(said.keys() & own.keys() - {"num_envs_per_worker"}):
         if not isinstance(own[name], Mapping) and own[name] != said[name]:

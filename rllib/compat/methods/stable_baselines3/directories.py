@@ -16,7 +16,7 @@ def next_directory(given: Any, algorithm: str) -> str:
 
 
 def numbered_name(directory: Path) -> str | None:
-    """The name before the number of a directory that `next_directory` has named; None for any other."""
+    """The name before the number of a directory that `next_directory` has named; None for other directories."""
     found = re.fullmatch(r"(.+)_\d+", directory.name)
     return found and found[1]
 
@@ -24,10 +24,10 @@ def numbered_name(directory: Path) -> str | None:
 def directory_of_learning(
     present: Path, name: str, *, is_open: bool, starts_again: bool, loaded_from: Path | None, iteration: int
 ) -> Path:
-    """The directory of tensorboard_log that a call of `learn` writes into.
+    """The directory of tensorboard_log that a call of `learn` writes to.
 
-    A call that does not reset the number of steps continues in the directory of the run, or of the run that was loaded,
-    unless results that are newer than the checkpoint would be lost there.
+    A call that does not reset the number of steps continues in the directory of the run, or of the loaded run, unless
+    results that are newer than the checkpoint would be lost there.
 
     Args:
         present: directory of the run.
@@ -35,7 +35,7 @@ def directory_of_learning(
         is_open: whether files are being written in `present`.
         starts_again: whether the call resets the number of steps.
         loaded_from: directory of the run whose checkpoint was loaded; None: it was not.
-        iteration: that the run has reached.
+        iteration: number of iterations of the run so far.
     """
     if name != numbered_name(present) or (is_open and starts_again):
         return Path(next_directory(present.parent, name))

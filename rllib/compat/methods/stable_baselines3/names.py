@@ -38,7 +38,7 @@ from rllib.notices import log_once, log_unused_arguments
 from rllib.policy import Policy
 from rllib.sample_batch import DEFAULT_POLICY
 
-# The name of the only policy's parameters.
+# The name of the parameters of a single policy.
 _ONLY = "policy"
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,7 @@ logger = logging.getLogger(__name__)
 
 @under_plain_names
 class StableBaselinesNames:
-    """The attributes and methods that programs for Stable-Baselines3 use, in addition to those that have the same names
-    anyway.
+    """Stable-Baselines3's names of attributes and methods, where they differ from this library's names.
 
     Attributes:
         verbose: 1: `learn` prints tables of results; set by the constructor of that name.
@@ -59,7 +58,7 @@ class StableBaselinesNames:
     timesteps: int
     _parts: contextlib.ExitStack
     verbose: int = 0
-    # Arguments of a constructor in that library's form.
+    # Arguments of a constructor in Stable-Baselines3's form.
     _words: Words | None = None
     # Words of `load`, or of attributes that were set, whose values are shares of the next `learn`.
     _shares: Mapping[str, Any] = MappingProxyType({})
@@ -103,7 +102,7 @@ class StableBaselinesNames:
         """The present policy of this id, which has a network."""
 
     def _config_of_words(self, policy: Any, env: Any, words: Mapping[str, Any]) -> Any:
-        """The config for a constructor that is called in that library's form: the name of a policy, and words."""
+        """The config for a constructor call in Stable-Baselines3's form: the name of a policy, and words."""
         self.verbose = int(words.get("verbose", 0))
         self._words = Words(policy, env, words)
         return self._words.config(self.get_default_config())
@@ -121,20 +120,20 @@ class StableBaselinesNames:
     ) -> Self:
         """`from_checkpoint`, by the name and the arguments of Stable-Baselines3.
 
-        Where no checkpoint can name the environment, as with a function or an environment that was given made already,
-        the algorithm is built without one: it acts, and trains when it is loaded with `env`.
+        If a checkpoint cannot name the environment, as with a function or an existing environment object, the algorithm
+        is built without one: it acts, and trains if it is loaded with `env`.
 
         Args:
-            path: what `save` was given, with the ending .zip or without, or the directory of a run. With the
-                constructor's tensorboard_log, further training writes into a new directory there; with
-                learn(reset_num_timesteps=False) into that of the saved run.
+            path: the path that `save` was given, with or without the ending .zip, or the directory of a run. With the
+                constructor's tensorboard_log, further training writes to a new directory there; with
+                learn(reset_num_timesteps=False) to the directory of the saved run.
             env: an environment in any form that the constructor takes, instead of the saved one.
             device: "cuda": learn on a GPU; "cpu": without one; "auto": as saved.
             custom_objects: further settings, as in `words`.
             print_system_info, force_reset: True and False have no effect, and a warning says so: the manifest names the
                 versions, and episodes start again.
-            words: settings to change, in Stable-Baselines3's words. Those that are not given stay as they are saved:
-                n_steps is of each environment, so with `env` or n_envs of another number batches have other sizes.
+            words: settings to change, by Stable-Baselines3's names. Other settings stay as saved: n_steps is the number
+                of steps of each environment, so with another number of environments batches have other sizes.
                 Functions of the remaining share, "lin_NUMBER" and exploration_fraction cover the steps of the next
                 `learn`; with n_timesteps, the first n_timesteps steps of the model.
 
@@ -170,7 +169,7 @@ class StableBaselinesNames:
         """Trains until this number of further environment steps has been sampled, rounded up to whole training steps.
 
         Args:
-            total_timesteps: number of steps, like 1e5; what was sampled before this call does not count.
+            total_timesteps: number of steps, like 1e5; steps sampled before this call do not count.
             callback: a function of (locals, globals) that returns False to end the training, an object derived from
                 rllib.callbacks.BaseCallback, or a list of these. They are called after each iteration
                 (docs/start/from_sb3.md).
@@ -178,16 +177,16 @@ class StableBaselinesNames:
                 tables.
             tb_log_name: with the constructor's tensorboard_log, files go to its directory tb_log_name_1, then _2 and so
                 on; None: the name of the algorithm. Without tensorboard_log it has no effect, and a warning says so.
-            reset_num_timesteps: let `num_timesteps` begin at 0, and with tensorboard_log another directory. False: both
-                continue, also after `load`. The clock of schedules, `timesteps`, continues anyway.
-            progress_bar: show steps, speed and mean return on the terminal, or in the notebook.
+            reset_num_timesteps: whether `num_timesteps` starts at 0, in another directory of tensorboard_log. False:
+                both continue, also after `load`. The clock of schedules, `timesteps`, always continues.
+            progress_bar: whether to show steps, speed and mean return on the terminal, or in the notebook.
 
         Returns:
-            the algorithm itself, as Stable-Baselines3 does.
+            the algorithm itself, as in Stable-Baselines3.
 
         Raises:
-            ValueError: if the number is not positive and finite.
-            TypeError: if a callback is none.
+            ValueError: if the number of steps is not positive and finite.
+            TypeError: if a callback is no function and no BaseCallback.
         """
         if not number().holds(total_timesteps) or total_timesteps <= 0:
             raise ValueError(f"total_timesteps={total_timesteps!r} must be a positive number of environment steps")
@@ -222,7 +221,7 @@ class StableBaselinesNames:
         return self
 
     def _take_length(self, total_timesteps: float) -> None:
-        """Builds the algorithm again where its constructor's words are shares of a run, whose length is known now."""
+        """Builds the algorithm again if its constructor's words are shares of a run, whose length is now known."""
         config = self._words.config_of_length(self.get_default_config(), total_timesteps, self.seed)
         if not differs(config, self.config):
             return
@@ -233,14 +232,14 @@ class StableBaselinesNames:
         self._take_rows_of_replays(rows)
 
     def _take_shares(self, steps: range) -> None:
-        """Builds the algorithm again, with its state, where words that were set later are shares of these steps."""
+        """Builds the algorithm again, with its state, if words that were set later are shares of these steps."""
         saved = {name: self.config[name] for name in self.config}
         changes = changes_from_words(self.get_default_config(), None, "auto", self._shares, saved, steps)
         if any(saved[name] != value for name, value in changes.items()):
             self._build_with(changes)
 
     def _build_with(self, changes: Mapping[str, Any]) -> None:
-        """Builds the algorithm again with changes of its settings; its state and the rows of its replay stay."""
+        """Builds the algorithm again with changed settings; its state and the rows of its replay are kept."""
         state, rows = self.get_state(), self._rows_of_replays()
         changed = self.config.copy(copy_frozen=False).update_from_dict(dict(changes))
         state["config.json"] = changed.to_dict()
@@ -250,8 +249,8 @@ class StableBaselinesNames:
         self._take_rows_of_replays(rows)
 
     def _begin_again(self, config) -> None:
-        """Stops the algorithm and builds it with another config; what a program has set, as `model.mine = 3`, stays."""
-        config = self._frozen(config)  # refuses it before this one is stopped
+        """Stops the algorithm and builds it with another config; a program's attributes (`model.mine = 3`) stay."""
+        config = self._frozen(config)  # raises for an invalid config before the algorithm is stopped
         kept, before = self._taken_along(), dict(self.__dict__)
         self.stop()
         self.__dict__.clear()
@@ -262,28 +261,28 @@ class StableBaselinesNames:
                 self.__dict__.setdefault(name, value)
 
     def _taken_along(self) -> dict[str, Any]:
-        """Takes the attributes that users may hold out of this algorithm, for one that is built in its place."""
+        """Removes attributes that users may hold from this algorithm, and returns them for its replacement."""
         names = ("verbose", "_vec_env", "_logger", "_loaded_from")
         return {name: self.__dict__.pop(name) for name in names if name in self.__dict__}
 
     def _rows_of_replays(self) -> dict[str, dict[str, np.ndarray]]:
-        """Rows of the replay of each policy by its id, for `_take_rows_of_replays`; {} without replays."""
+        """Policy id -> rows of its replay, for `_take_rows_of_replays`; {} without replays."""
         return {}
 
     def _take_rows_of_replays(self, rows: dict[str, dict[str, np.ndarray]]) -> None:
-        """Replaces the rows of replays by those of `_rows_of_replays`."""
+        """Replaces the rows of replays by rows that `_rows_of_replays` returned."""
 
     @property
     def num_timesteps(self) -> int:
-        """Number of environment steps since the beginning, or since the newest `learn` with reset_num_timesteps.
+        """Number of environment steps since the run began, or since the last `learn` with reset_num_timesteps.
 
-        While a callback of `learn` is called, it is the number up to the step that the call is for.
+        During a callback of `learn`, it is the number up to the step of that call.
         """
         step = None if self._learning is None else self._learning.step
         return self._steps_since_reset() if step is None else step
 
     def _steps_of_iteration(self) -> list[dict[str, Any]]:
-        """Variables of each step of the newest iteration, for callbacks; [] where they are not kept."""
+        """Variables of each step of the newest iteration, for callbacks; [] if they are not kept."""
         return []
 
     def _steps_since_reset(self) -> int:
@@ -291,7 +290,7 @@ class StableBaselinesNames:
 
     @property
     def n_envs(self) -> int:
-        """Number of environments that are sampled from, of all workers together."""
+        """Number of training environments of all workers together."""
         return max(self.config.num_rollout_workers, 1) * self.config.num_envs_per_worker
 
     @property
@@ -301,21 +300,21 @@ class StableBaselinesNames:
 
     @property
     def logger(self) -> Logger:
-        """Takes values into the next result of `learn`: `algo.logger.record("mine/value", 1.0)`."""
+        """Logger that adds values to the next result of `learn`: `algo.logger.record("mine/value", 1.0)`."""
         if self._logger is None:
             self._logger = Logger(self.directory)
         return self._logger
 
     def get_env(self) -> Any:
-        """Makes environments like those that are trained in, as many, for a loop of one's own.
+        """Makes as many environments as training has, of the same kind, for a user's own loop.
 
-        Workers have environments of their own, so stepping these changes nothing of the training.
+        Workers have their own environments, so stepping these does not affect the training.
 
         Returns:
-            a DummyVecEnv, the same one each time; None without an environment.
+            a DummyVecEnv, the same object each time; None without an environment.
 
         Raises:
-            ValueError: if they are vectors themselves, or several agents act in them.
+            ValueError: if the environments are vectors themselves, or have several agents.
         """
         if self._vec_env is None and self.config.env is not None:
             if getattr(self, "agents", None) is not None:
@@ -329,7 +328,7 @@ class StableBaselinesNames:
             self._vec_env.close()
 
     def _choose_directory(self, tb_log_name: str | None, starts_again: bool) -> None:
-        """Takes the directory of tensorboard_log that a call of `learn` writes into."""
+        """Sets the directory of tensorboard_log that a call of `learn` writes to."""
         if not self.config.tensorboard_groups or self.config.log_dir is None:
             if tb_log_name is not None:
                 log_once(
@@ -352,10 +351,10 @@ class StableBaselinesNames:
             self.config = self.config.copy(copy_frozen=False).reporting(log_dir=str(chosen)).freeze()
 
     def get_vec_normalize_env(self) -> None:
-        """None: filters of observations and rewards belong to the algorithm, and are saved with it."""
+        """Returns None: filters of observations and rewards are parts of the algorithm, and are saved with it."""
 
     def get_parameters(self) -> dict[str, dict[str, np.ndarray]]:
-        """Copies of the network's parameters by name, under "policy"; of several policies under their ids."""
+        """{"policy": name -> copy of a parameter}; with several policies, their ids are the keys."""
         return {
             _ONLY if policy_id == DEFAULT_POLICY else policy_id: {
                 name: value.copy() for name, value in policy.parameters().items()
@@ -371,18 +370,18 @@ class StableBaselinesNames:
     ) -> None:
         """Sets the parameters of networks; workers get them with their next request.
 
-        The state of the optimizer stays as it is. `restore` continues from a checkpoint with all of its state. With the
-        path of a checkpoint observation filters get its statistics as well.
+        The state of the optimizer does not change; `restore` continues from a checkpoint with its whole state. With the
+        path of a checkpoint, observation filters also get its statistics.
 
         Args:
-            load_path_or_dict: what `get_parameters` returned, or the path of a checkpoint.
-            exact_match: all parameters of each network that is named have to be given, and no others; otherwise those
-                that are known are set. Layers of a checkpoint's policy without a value, as one that was distilled or
-                cloned, are those of the policy's here, and a warning names parameters of a checkpoint that are unknown.
-            device: without effect; a warning says so where it is given.
+            load_path_or_dict: the dict that `get_parameters` returned, or the path of a checkpoint.
+            exact_match: whether exactly the parameters of each named network must be given; otherwise the known ones
+                are set. Layers of a checkpoint's policy without a value, such as a distilled or cloned one, are used
+                for the policy's layers, and a warning names unknown parameters of a checkpoint.
+            device: without effect; a warning says so if it is given.
 
         Raises:
-            ValueError: if there is no policy of a name, before any is changed; for other parameters than its network's.
+            ValueError: for an unknown policy, before any is changed; for parameters that the network does not have.
         """
         reason = "parameters are on the CPU, and go to a learner's GPU with its next update"
         log_unused_arguments("set_parameters", reason, device=device != "auto" and device)
@@ -437,7 +436,7 @@ def _in_towers_of(own: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]
 
     Args:
         own: parameters of that network.
-        given: parameters of the other one.
+        given: parameters of the network without a value.
     """
     has_value = any(name.startswith("value.") for name in given)
     renamed = {name: name.replace("shared.", "policy.", 1) for name in given if name.startswith("shared.")}

@@ -1,9 +1,9 @@
-"""Policies with a memory in the words of sb3-contrib's RecurrentPPO: "MlpLstmPolicy" and its keywords."""
+"""Recurrent policies by the names of sb3-contrib's RecurrentPPO: "MlpLstmPolicy" and its keywords."""
 
 from collections.abc import Mapping
 from typing import Any
 
-# Policy with a memory -> the policy that is around its cell.
+# Name of a recurrent policy -> name of the same policy without its recurrent cell.
 WITHOUT_MEMORY = {
     "MlpLstmPolicy": "MlpPolicy",
     "CnnLstmPolicy": "CnnPolicy",
@@ -15,17 +15,17 @@ _CELL_SIZE = 256
 
 
 def words_without_memory(algorithm: str, words: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Divides the words of a policy with a memory.
+    """Divides the words of a recurrent policy.
 
     Args:
-        algorithm: its name.
-        words: with the name of such a policy.
+        algorithm: name of the algorithm.
+        words: words with the name of such a policy.
 
     Returns:
         the words of the policy without its memory, and settings of `model` for the memory.
 
     Raises:
-        ValueError: for another algorithm than PPO, or a memory that there is not here.
+        ValueError: for another algorithm than PPO, or a memory that this library does not have.
     """
     if algorithm != "PPO":
         raise ValueError(

@@ -394,7 +394,7 @@ def test_rays_distributions_by_name_are_those_of_the_spaces(kind, space, more):
         (Greedy, "_forward_inference gives other action_dist_inputs than _forward_train"),
         (OwnDistribution, "its action_dist_cls names its own action distribution. Use .*custom_action_dist"),
         (NamesAnother, "its action_dist_cls names its own action distribution"),
-        (OwnTraining, "its get_train_action_dist_cls names an action distribution"),
+        (OwnTraining, "its get_train_action_dist_cls names its own action distribution"),
         (NotTorch, "NotTorch is no torch.nn.Module, and cannot learn. Derive it from rllib.core.TorchRLModule"),
         (WithCatalog, "there are no catalogs"),
     ],

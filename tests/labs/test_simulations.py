@@ -46,7 +46,7 @@ def test_a_group_that_there_is_not_is_refused(labs):
     with pytest.raises(ValueError, match=r"group 'actors' is not among them"):
         made(group="actors")
     simulations.close_all()
-    with pytest.raises(ValueError, match=r"must be another group than the policy's"):
+    with pytest.raises(ValueError, match=r"must be a group other than the policy's"):
         made(cfg={"asymmetric": False}, critic_group="critic")
 
 

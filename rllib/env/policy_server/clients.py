@@ -1,4 +1,4 @@
-"""Clients of a policy server: which episodes are theirs, how many they may have, and when each was seen last."""
+"""Clients of a policy server: their episodes, quotas, and the times at which they were last seen."""
 
 import time
 from collections import Counter
@@ -9,22 +9,22 @@ from rllib.web.bodies import BadRequest
 
 
 class Clients:
-    """Episodes whose end is not accepted yet, by client, and the clocks of their clients.
+    """Episodes whose end is not accepted yet, by client, and the times at which the clients were last seen.
 
-    Episodes of clients without a name, "", have a clock each.
+    For clients without a name, "", the time is kept for each episode.
 
     Args:
-        most_episodes: that each client may have; those without a name together.
+        most_episodes: largest number of episodes of a client; clients without a name share one quota.
     """
 
     def __init__(self, most_episodes: int):
         self._most_episodes = most_episodes
-        self._client_of: dict[str, str] = {}  # by episode
+        self._client_of: dict[str, str] = {}  # episode id -> name of its client
         self._num_open: Counter[str] = Counter()
-        self._last_seen: dict[tuple[str, str], float] = {}  # when each was seen last, by `_clock_key` (s)
+        self._last_seen: dict[tuple[str, str], float] = {}  # `_clock_key` -> time of the last request (s)
 
     def check_room(self, client: str, num_more: int) -> None:
-        """Refuses more episodes than a client, or all of them, may have under way."""
+        """Refuses further episodes beyond the quota of a client, or of all clients together."""
         count = self._num_open[client]
         if count + num_more > self._most_episodes:
             raise BadRequest(
@@ -36,13 +36,13 @@ class Clients:
             raise BadRequest(429, f"{MOST_EPISODES:,} episodes are under way, the most of a server: end one first")
 
     def add(self, client: str, episode_id: str) -> None:
-        """Notes an episode of a client, which has just begun it."""
+        """Adds an episode that a client has just begun."""
         self._client_of[episode_id] = client
         self._num_open[client] += 1
         self._last_seen[_clock_key(client, episode_id)] = time.monotonic()
 
     def release(self, episode_id: str) -> None:
-        """Frees the place of a finished episode in the quota of its client."""
+        """Frees a finished episode's slot in the quota of its client."""
         client = self._client_of.pop(episode_id, None)
         if client is not None:
             self._num_open[client] -= 1
@@ -52,7 +52,7 @@ class Clients:
                 self._last_seen.pop(_clock_key(client, episode_id), None)
 
     def client_of(self, episode_id: str) -> str:
-        """Name of the client of an episode; "" for one without a name, and without an episode."""
+        """Name of the client of an episode; "" for a client without a name, and for an unknown episode."""
         return self._client_of.get(episode_id, "")
 
     def touch(self, client: str, episode_ids: Iterable[str] = ("",)) -> None:

@@ -1,4 +1,4 @@
-"""Forms of the requests to a policy server, and what a client can make it remember at most."""
+"""Forms of the requests to a policy server, and limits of the data that clients can make it keep."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -10,11 +10,11 @@ from rllib.env.spaces.notation import form_of, spaces_from_text
 from rllib.web.bodies import BadRequest
 
 PROTOCOL = 1
-# Most episodes under way, of all clients together.
+# Largest number of running episodes of all clients together.
 MOST_EPISODES = 16384
-# Most agents that a request may name, where the spaces do not say which there are.
+# Largest number of agents that a request may name, if the spaces do not name them.
 MOST_AGENTS = 1024
-# Most characters of names and ids.
+# Largest number of characters of names and ids.
 LONGEST_NAME = 128
 AgentSpaces = Space | Mapping[str, Space]
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -25,10 +25,10 @@ Flags = Annotated[dict[Name, bool], msgspec.Meta(max_length=MOST_AGENTS)]
 
 
 def whole(number: int | float) -> int:
-    """The integer that a number of a request is.
+    """Converts a number in a request to an integer.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if the number is not whole.
     """
     if isinstance(number, float) and not number.is_integer():
         raise ValueError(f"a number of {number!r} must be an integer")
@@ -36,11 +36,11 @@ def whole(number: int | float) -> int:
 
 
 class Numbered(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What each request may have.
+    """Fields that every request may have.
 
     Attributes:
-        client: name that a client gives itself, to repeat requests; "" without one.
-        seq: number of the request, which counts from 1; a repeated one has the same.
+        client: name that the client has chosen, by which it may repeat requests; "" without a name.
+        seq: number of the request, counted from 1; a repeated request has the same number.
     """
 
     client: Name = ""
@@ -56,11 +56,11 @@ class Item(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         episode_id: id of a running episode.
-        observation: the newest; by agent where there are several.
-        reward, info: since the last action of the episode; None: there are none.
-        action: that the policy has not chosen, for /v1/log.
+        observation: the newest observation; with several agents a dict by agent.
+        reward, info: reward and info since the episode's last action; None: there are none.
+        action: action that the policy has not chosen, for /v1/log.
         truncated: whether a limit outside of the task has ended the episode, for /v1/end.
-        dones, truncateds: agents that have ended.
+        dones, truncateds: agent -> whether it has terminated, or was truncated.
     """
 
     episode_id: Name
@@ -87,9 +87,9 @@ class Start(Numbered, forbid_unknown_fields=True):
     """A request for an episode.
 
     Attributes:
-        episode_id: a new one by default.
-        training_enabled: whether its steps are learned from.
-        protocol: that the client speaks.
+        episode_id: id of the episode; a new id by default.
+        training_enabled: whether the episode's steps are learned from.
+        protocol: protocol version of the client.
     """
 
     episode_id: Name | None = None
@@ -104,14 +104,14 @@ class Spaces(Numbered, forbid_unknown_fields=True):
     action_space: str | dict[Name, str]
 
     def refuse_others(self, own: Mapping[str, AgentSpaces], whose: str) -> None:
-        """Compares them with others; bounds of observations may differ.
+        """Compares these spaces with the server's; bounds of observations may differ.
 
         Args:
             own: observation_space and action_space, each a space or a dict by agent.
-            whose: these are, for messages.
+            whose: owner of `own`, for error messages.
 
         Raises:
-            BadRequest: if they are others, or no spaces.
+            BadRequest: if the spaces differ, or are no spaces.
         """
         for name, form in (("observation_space", form_of), ("action_space", lambda space: space)):
             try:
@@ -125,7 +125,7 @@ class Spaces(Numbered, forbid_unknown_fields=True):
 
 
 class Have(msgspec.Struct, forbid_unknown_fields=True):
-    """The query of a request for the policy: the edition that the client has; None: it has none."""
+    """The query of a request for the policy; `have`: edition that the client has, None without one."""
 
     have: Whole | None = None
 
@@ -136,16 +136,16 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
     Attributes:
         episode_id: id of the episode.
         version: version of the weights that have acted.
-        observations: an array [N, ...], or a list of them where the space is no Box and not Discrete; with the final
-            one where the episode ends.
+        observations: an array [N, ...], or a list if the space is neither Box nor Discrete; includes the final
+            observation if the episode ends.
         rewards: one for each observation.
         actions: [N, ...], in the policy's units.
-        action_dist_inputs: [N, size], where the policy has log-probabilities.
-        is_first: whether the episode begins with it.
+        action_dist_inputs: [N, size], if the policy has log-probabilities.
+        is_first: whether the episode begins with this part.
         training_enabled: whether the episode is learned from.
         logged: indices of actions that the policy has not chosen.
         infos: (index of an observation, info) pairs.
-        end: how the episode ends with this item; None: it continues.
+        end: "terminated" or "truncated" if the episode ends with this part; None: it continues.
     """
 
     episode_id: Name
@@ -170,8 +170,8 @@ class Samples(Numbered, forbid_unknown_fields=True):
     """A request with parts of episodes. It needs client and seq: repeated steps would be accepted twice otherwise.
 
     Attributes:
-        parts: of different episodes.
-        have: edition of the policy that the client has, where it wants newer ones.
+        parts: parts of different episodes.
+        have: edition of the policy that the client has, if it wants newer ones.
     """
 
     parts: list[Part] = []

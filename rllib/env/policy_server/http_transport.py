@@ -14,7 +14,7 @@ from rllib.web.guard import EncryptedListener, Guard, server_config
 from rllib.web.sockets import listen, url_of
 
 _BODY_LIMIT = 64 << 20
-# A client between two requests keeps its connection so long, and hears of the run's end by it (seconds).
+# Time for which idle connections are kept (seconds); the end of the run is sent through them.
 _KEPT_S = 300
 _ENCODE = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
 _HEADERS = {
@@ -25,7 +25,7 @@ _HEADERS = {
 
 
 class _Server(uvicorn.Server):
-    """uvicorn with a last answer to clients that do not ask at the moment."""
+    """uvicorn with a last answer to clients that have no request under way."""
 
     last_answer: tuple[int, Any] | None = None
 
@@ -51,12 +51,12 @@ class HTTPTransport(LoopTransport):
     """Carries requests over HTTP (policy_server.Transport).
 
     Args:
-        host, port: where it listens; port 0 takes a free one.
-        token: that requests must carry; None: they need none.
+        host, port: address to listen on; port 0 takes a free one.
+        token: token that requests must carry; None: they need none.
         certificate, key: PEM files, for HTTPS; the key may be in the first. None: requests are not encrypted.
 
     Raises:
-        OSError: if it cannot listen there; ssl.SSLError, an OSError too, if certificate and key cannot be used.
+        OSError: if the address cannot be listened on; ssl.SSLError (an OSError) if certificate and key are unusable.
     """
 
     def __init__(self, host: str, port: int, token: str | None, certificate: str | None = None, key: str | None = None):
@@ -98,7 +98,7 @@ class HTTPTransport(LoopTransport):
         await send({"type": "http.response.body", "body": body})
 
     async def _pass_on(self, scope, receive: Receive) -> tuple[str, asyncio.Future]:
-        """Asks the server; returns the kind of its answer, and what will be status and answer."""
+        """Passes a request to the server; returns the kind of its answer, and a future of status and answer."""
         path, server = scope["path"], self._server
         if path not in server.open_paths and (refusal := self._guard.refusal(scope)):
             await self._guard.slow_down(scope)

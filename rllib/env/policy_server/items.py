@@ -1,4 +1,4 @@
-"""Items of requests about steps: their values, checked, as the spaces have them, by agent."""
+"""Checked items of step requests, with values converted to the spaces' types, by agent."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ from rllib.web.bodies import NO_ARRAY, BadRequest, with_arrays
 
 
 class CheckedItem(NamedTuple):
-    """An item whose values are right.
+    """An item whose values are valid.
 
     Attributes:
-        episode: that it is about.
-        item: as it came.
-        observations: by agent.
-        rewards, infos: since the last action, by agent.
-        action: by agent, that the policy has not chosen; None: the policy is asked, or the episode ends.
+        episode: the item's episode.
+        item: the item as received.
+        observations: agent -> observation.
+        rewards, infos: agent -> reward, or info, since the last action.
+        action: agent -> action that the policy has not chosen; None: the policy acts, or the episode ends.
     """
 
     episode: OpenEpisode
@@ -35,24 +35,24 @@ class ItemReader:
     """Reads the items of requests.
 
     Args:
-        source: whose spaces and action masks the values are checked by.
-        episodes: running ones of the source.
+        source: source whose spaces and action masks the values are checked against.
+        episodes: running episodes of the source.
     """
 
     def __init__(self, source: EpisodeSource, episodes: EpisodeTable):
         self._source, self._episodes = source, episodes
-        self._agents: dict[str, set] = {}  # of the running episodes, where the spaces do not say which there are
+        self._agents: dict[str, set] = {}  # running episode -> its agents, if the spaces do not name them
 
     def read(self, items: list[Item], is_logged: bool, ends: bool) -> list[CheckedItem]:
         """Checks all items before any is accepted.
 
         Args:
             items: items of different episodes.
-            is_logged: whether each has an action that the policy has not chosen.
+            is_logged: whether each item has an action that the policy has not chosen.
             ends: whether the episodes end.
 
         Raises:
-            BadRequest: for the first value that is not right.
+            BadRequest: for the first invalid value.
         """
         found = [self._checked(item, is_logged, ends) for item in items]
         for each in found if self._source.has_several_agents else ():

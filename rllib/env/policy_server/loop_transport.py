@@ -1,4 +1,4 @@
-"""Base class of the transports of a policy server: a thread with an event loop, which asks the server and answers."""
+"""Base class of the transports of a policy server: an event loop in a thread, between clients and the server."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,9 @@ class LoopTransport(ABC):
     """Carries requests in an event loop (policy_server.Transport).
 
     Args:
-        listening: the socket on which it listens.
+        listening: the listening socket.
         make_loop: makes the event loop.
-        url: where clients find it.
+        url: URL for clients.
     """
 
     def __init__(self, listening: socket.socket, make_loop: Callable[[], asyncio.AbstractEventLoop], url: str):
@@ -67,7 +67,7 @@ class LoopTransport(ABC):
         self._answer_soon()
 
     def _answer_soon(self) -> None:
-        """Has the step requests of all requests answered together that are being read in this pass of the loop."""
+        """Schedules one answer for the step requests of all requests that are read in this pass of the loop."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._answer)

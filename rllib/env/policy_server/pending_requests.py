@@ -1,4 +1,4 @@
-"""Pending requests to a policy server: each is answered once, when its step requests are."""
+"""Pending requests to a policy server: each is answered once, after all of its step requests."""
 
 import itertools
 import logging
@@ -14,7 +14,7 @@ from rllib.web.bodies import BadRequest
 
 logger = logging.getLogger(__name__)
 
-# Seconds after which a request that waits is answered with 503, so that its client knows that the server lives.
+# Seconds after which a waiting request is answered with 503, so that its client knows that the server is alive.
 LONG_POLL_S = 15.0
 # A client whose request was answered with 503 asks again within this time (seconds).
 _RETRY_S = 1.0
@@ -31,7 +31,7 @@ class ClientStepRequest(StepRequest):
     """A step request of a client.
 
     Args:
-        notify: called with it once it was answered, in the thread that has answered it.
+        notify: called with the step request once it was answered, in the thread that answered it.
     """
 
     __slots__ = ("_notify", "batch", "error")
@@ -51,7 +51,7 @@ class ClientStepRequest(StepRequest):
 
     @property
     def ends(self) -> bool:
-        """Whether the episode ends with it."""
+        """Whether the episode ends with this step request."""
         return self.step.is_over
 
 
@@ -59,8 +59,8 @@ class Batch:
     """The step requests of one request of a client.
 
     Attributes:
-        answer: function of them, once all are answered, which gives the answer to the request.
-        request: that it belongs to.
+        answer: function of the answered step requests that returns the answer to the request.
+        request: the pending request.
     """
 
     __slots__ = ("answer", "num_open", "request", "step_requests")
@@ -78,13 +78,13 @@ class PendingRequest:
     """A request that was accepted.
 
     Attributes:
-        client, number: of it; "" for a request without a number.
-        content: hash of its path and body, which are the same where it is repeated.
-        batch: its step requests that are to be answered; None where there are none, or all are answered.
-        answer: status and answer, once they are there.
-        replies: what waits for the answer, each with the time until which it may wait (s).
-        last_seen: when it was sent last (s).
-        concluded: when the step requests were answered (s).
+        client, number: name of the client ("" for a request without a number) and number of the request.
+        content: hash of path and body, which are equal if the request is repeated.
+        batch: step requests without an answer; None if there are none, or all are answered.
+        answer: status and answer; None until they are known.
+        replies: (time limit (s), function that sends the answer) of each transmission that waits for the answer.
+        last_seen: time of the request's last transmission (s).
+        concluded: time at which the step requests were answered (s).
     """
 
     __slots__ = ("answer", "batch", "client", "concluded", "content", "last_seen", "number", "replies")
@@ -100,23 +100,23 @@ class PendingRequest:
 class PendingRequests:
     """The newest request of each client, and requests without a number while they wait for their answers.
 
-    A request with a number that is repeated gets the answer of the first time. All methods but `num_clients` and
+    A repeated request with a number gets the answer of the first one. All methods except `num_clients` and
     `expects_clients` are called in the thread of the transport.
 
     Args:
-        max_clients: most clients that are remembered.
-        forget: called with the name of a client that is forgotten; returns whether nothing else needs it any more.
+        max_clients: largest number of clients that are kept.
+        forget: function of a client's name, called before it is forgotten; returns False if its data is still needed.
     """
 
     def __init__(self, max_clients: int, forget: Callable[[str], bool]):
         self._max_clients, self._forget = max_clients, forget
-        self._clients: dict[str, PendingRequest] = {}  # those that were seen last are the last
+        self._clients: dict[str, PendingRequest] = {}  # ordered by the time at which clients were last seen
         self._waiting: dict[PendingRequest, None] = {}  # requests that have replies
-        self._retries_until = 0.0  # until then clients ask again whose requests have expired (s)
+        self._retries_until = 0.0  # time until which clients repeat their expired requests (s)
 
     @property
     def num_clients(self) -> int:
-        """Number of clients, of those whose requests have numbers, that have asked and are remembered."""
+        """Number of known clients whose requests have numbers."""
         return len(self._clients)
 
     @property
@@ -130,9 +130,9 @@ class PendingRequests:
         return pending is not None and pending.answer is None
 
     def expects_clients(self, since: float) -> bool:
-        """Whether clients are likely to ask soon: they wait, repeat, or were seen or answered since a time (s).
+        """Whether requests are likely to come soon: clients wait, repeat requests, or were active since a time (s).
 
-        One that was silent before is gone, or in a long step.
+        A client that has been silent since this time is gone, or in a long step.
         """
         return time.monotonic() <= self._retries_until or any(
             pending.answer is None or max(pending.last_seen, pending.concluded) > since
@@ -140,22 +140,22 @@ class PendingRequests:
         )
 
     def expect_retry(self) -> None:
-        """Notes that a client was told to ask again."""
+        """Records that the client was asked to send the request again."""
         self._retries_until = time.monotonic() + _RETRY_S
 
     def deduplicate(self, request: Numbered, content: int, handle: Callable[[Any], Any], reply: Reply) -> None:
-        """Replies to a request; to one that is repeated, with the answer of the first time.
+        """Replies to a request; to a repeated one with the answer of the first.
 
-        A reply that waits for LONG_POLL_S is 503, and the client asks again.
+        After LONG_POLL_S without an answer the reply is 503, and the client repeats the request.
 
         Args:
-            request: of a client, or without a name and a number.
-            content: hash of its path and body.
-            handle: function of the request, called once; gives the answer, or the step requests that give it.
-            reply: called once.
+            request: a request with name and number of a client, or without both.
+            content: hash of path and body.
+            handle: function of the request, called once; returns the answer, or the Batch that provides it.
+            reply: sends status and answer; called once.
 
         Raises:
-            BadRequest: for a number that is none or was used for another request, and for one client too many.
+            BadRequest: for an invalid number, a number of another request, and too many clients.
         """
         if not request.client:
             pending = PendingRequest("", 0, content)
@@ -166,7 +166,7 @@ class PendingRequests:
             raise BadRequest(422, "a request with a client needs seq, its number, which counts from 1")
         pending = self._clients.pop(request.client, None)
         if pending is not None:
-            self._clients[request.client] = pending  # behind those that were seen earlier
+            self._clients[request.client] = pending  # moved to the end, as the client seen last
             pending.last_seen = time.monotonic()
             if request.seq < pending.number:
                 raise BadRequest(
@@ -199,7 +199,7 @@ class PendingRequests:
             self._conclude(answer)
 
     def _reply(self, pending: PendingRequest, reply: Reply, limit_s: float) -> None:
-        """Replies, now or when the answer is there."""
+        """Replies now, or once the answer is known."""
         if pending.answer is None:
             pending.replies.append((time.monotonic() + limit_s, reply))
             self._waiting[pending] = None
@@ -210,7 +210,7 @@ class PendingRequests:
         reply(status, answer)
 
     def accept_answer(self, batch: Batch) -> None:
-        """Notes that one more step request of a request is answered; replies after the last."""
+        """Counts an answered step request of a batch; replies after the last one."""
         batch.num_open -= 1
         if not batch.num_open and batch.request is not None:
             self._conclude(batch)
@@ -222,18 +222,18 @@ class PendingRequests:
             pending.answer = 200, batch.answer(batch.step_requests)
         except Exception as error:
             pending.answer = refusal(error)
-        pending.batch, pending.concluded = None, time.monotonic()  # without the observations
+        pending.batch, pending.concluded = None, time.monotonic()  # frees the observations
         replies, pending.replies = pending.replies, []
         self._waiting.pop(pending, None)
         for _, reply in replies:
             self._reply(pending, reply, LONG_POLL_S)
 
     def expire(self, now: float, withdraw: Callable[[Batch], None]) -> None:
-        """Replies 503 to requests that have waited for too long at a time (s).
+        """Replies 503 to requests whose time limit has passed.
 
         Args:
-            now: the time.
-            withdraw: called with the step requests of each that cannot be asked for again.
+            now: the present time (s).
+            withdraw: called with the batch of each such request that cannot be repeated, as it has no number.
         """
         for pending in [each for each in self._waiting if each.replies[0][0] <= now]:
             late = [reply for until, reply in pending.replies if until <= now]
@@ -247,17 +247,17 @@ class PendingRequests:
                 reply(503, {"error": _NOT_NOW if pending.client else _NOT_FOR_LONG})
 
     def forget_idle_clients(self, limit: float) -> None:
-        """Forgets clients that were not seen since this time (s) and wait for nothing."""
+        """Forgets clients that were not seen since this time (s) and do not wait for an answer."""
         idle = list(itertools.takewhile(lambda client: client[1].last_seen < limit, self._clients.items()))
         for name, pending in idle:
             if pending.answer is not None and self._forget(name):
                 del self._clients[name]
 
     def _forget_oldest_client(self) -> None:
-        """Forgets the client that was last seen the longest ago and waits for nothing.
+        """Forgets the client that was silent for the longest time and does not wait for an answer.
 
         Raises:
-            BadRequest: if all wait.
+            BadRequest: if all clients wait.
         """
         for name, pending in self._clients.items():
             if pending.answer is not None:
@@ -268,7 +268,7 @@ class PendingRequests:
 
 
 def refusal(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Status and answer of a request that was not answered, because of this error."""
+    """Status and answer of a request that failed with this error."""
     if isinstance(error, BadRequest):
         return error.status, {"error": error.message}
     if isinstance(error, AgentRefused):

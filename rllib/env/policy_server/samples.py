@@ -1,7 +1,7 @@
-"""Parts of episodes in which clients have acted themselves, and their replay, as if they had asked step by step.
+"""Parts of episodes in which clients have acted themselves, and their replay as step requests.
 
-A part has N observations, and the actions on them; a part that ends an episode has one observation more, the final one.
-The reward of an observation is that since the action before, in an earlier part where it is the part's first.
+A part has N observations and their actions; a part that ends an episode also has the final observation. The reward of
+an observation is the one since the previous action, which belongs to an earlier part for the part's first observation.
 """
 
 import threading
@@ -26,9 +26,9 @@ class Acted(NamedTuple):
     """An action that a client has chosen by its copy of the policy.
 
     Attributes:
-        action, dist_inputs: rows as the policy stores them; None where they are not stored.
+        action, dist_inputs: rows as the policy stores them; `dist_inputs` is None if it stores none.
         version: version of the weights.
-        is_logged: whether the policy has not chosen it.
+        is_logged: whether the action was not chosen by the policy.
     """
 
     action: Any
@@ -38,12 +38,12 @@ class Acted(NamedTuple):
 
 
 class Run(NamedTuple):
-    """N successive step requests of a part, in each of which the client's copy of the policy has acted.
+    """N consecutive step requests of a part, all with actions of the client's copy of the policy.
 
     Attributes:
         rewards: N numbers, the reward of the previous action for each request.
         observations: an array [N, ...] or a list; the episode continues with each of them.
-        actions, dist_inputs: [N, ...] as the policy stores them; None where they are not stored.
+        actions, dist_inputs: [N, ...] as the policy stores them; `dist_inputs` is None if it stores none.
         version: version of the weights.
     """
 
@@ -55,15 +55,15 @@ class Run(NamedTuple):
 
 
 class Replay(StepRequest):
-    """The step requests of a part, one after the other: `following` makes it the next one.
+    """The step requests of a part, one after the other: `following` advances this object to the next one.
 
     Args:
-        part: whose values `checked` has found to be right.
-        notify: called with it once the worker has taken the first step request in, or never will.
+        part: a part that `checked` returned.
+        notify: called with this object once the first step request was accepted, or cannot be accepted.
 
     Attributes:
-        error: why the first step request was not accepted.
-        batch: of the request that it belongs to.
+        error: reason why the first step request was not accepted; None: it was.
+        batch: batch of the client's request.
     """
 
     __slots__ = (
@@ -98,11 +98,11 @@ class Replay(StepRequest):
 
     @property
     def run_length(self) -> int:
-        """Number of step requests that `run` can give: all before the part's last, in the midst of an episode."""
+        """Number of step requests that `run` can return: all before the part's last one; 0 at an episode's start."""
         return 0 if self.is_first or self._logged else self._count - 1 - self._at
 
     def run(self, count: int) -> Run:
-        """The next `count` step requests, which are answered by this; the one after them follows."""
+        """Answers and returns the next `count` step requests, and advances to the one after them."""
         part, rows = self._part, slice(self._at, self._at + count)
         inputs = part.action_dist_inputs
         dist_inputs = None if inputs is None else inputs[rows]
@@ -119,7 +119,7 @@ class Replay(StepRequest):
         return True
 
     def answer(self, actions: Mapping) -> None:
-        """Notes that the present step request was accepted."""
+        """Records that the present step request was accepted."""
         self._has_begun(None)
         if self._at + 1 == self._count:
             with self._lock:
@@ -127,7 +127,7 @@ class Replay(StepRequest):
 
     @property
     def ends(self) -> bool:
-        """Whether the episode ends with it."""
+        """Whether the episode ends with this part."""
         return self._part.end is not None
 
     def append(self, replay: "Replay") -> bool:
@@ -139,7 +139,7 @@ class Replay(StepRequest):
         return True
 
     def following(self) -> StepRequest | None:
-        """The next step request of the part; after the last, the first one of the part that follows."""
+        """The next step request of the part; after the last one, the first step request of the following part."""
         if self.is_answered:
             return self._next
         self._go_to(self._at + 1)
@@ -158,13 +158,13 @@ class Replay(StepRequest):
 
 
 class Chains:
-    """The newest parts of each client, of which one follows another as the client's steps did.
+    """The newest parts of each client, linked in the order of the client's steps.
 
-    Rows then do not depend on how fast requests come: the parts of an episode follow one another, and an episode begins
-    where another has ended.
+    So rows do not depend on the timing of requests: the parts of an episode are processed in order, and an episode
+    begins after the client's previous one has ended.
 
     Args:
-        most: number of clients from which on those are forgotten whose parts are all accepted.
+        most: number of clients above which clients are forgotten if all of their parts are accepted.
     """
 
     def __init__(self, most: int):
@@ -172,14 +172,15 @@ class Chains:
         self._newest: dict[str, list[Replay]] = {}
 
     def link(self, client: str, replays: list[Replay]) -> tuple[list[Replay], list[Replay]]:
-        """Puts a client's parts behind its earlier ones.
+        """Links a client's parts to its earlier ones.
 
         Args:
-            client: its name.
+            client: name of the client.
             replays: parts of different episodes.
 
         Returns:
-            those that follow no other of `replays`, and of them those that follow none at all, to be submitted.
+            the parts that follow no other of `replays`; and those of them that follow no earlier part either, which the
+            caller must submit.
         """
         before = [each for each in self._newest.pop(client, ()) if not each.is_answered]
         now: list[Replay] = []
@@ -205,7 +206,7 @@ class Chains:
 
 
 def _follows_one_of(replays: list[Replay], replay: Replay) -> bool:
-    """Puts a part behind the one of these that it belongs to, which leaves the list; False if that is over, or none."""
+    """Appends a part to the one of the list that it follows, which is removed; False if there is none or it is over."""
     for each in replays:
         if each.episode_id == replay.episode_id or (replay.is_first and each.ends):
             replays.remove(each)
@@ -214,15 +215,15 @@ def _follows_one_of(replays: list[Replay], replay: Replay) -> bool:
 
 
 def checked(part: Part, space, rows: ActionRows) -> Part:
-    """The part with its arrays, whose values are right.
+    """Decodes and checks the arrays of a part; returns the part.
 
     Args:
-        part: as it came.
+        part: the part as received; changed in place.
         space: space of the observations.
         rows: form of the actions.
 
     Raises:
-        BadRequest: naming the value that is not right, and the episode.
+        BadRequest: for an invalid value; the message names it and the episode.
     """
     try:
         for name in ("observations", "rewards", "actions", "action_dist_inputs"):
@@ -232,7 +233,7 @@ def checked(part: Part, space, rows: ActionRows) -> Part:
         raise BadRequest(422, f'an array of MessagePack is {{"$array": [dtype, shape, bytes]}}: {error}') from None
     try:
         problem = _problem(part, space, rows)
-    except NO_ARRAY as error:  # lists of other forms than arrays have
+    except NO_ARRAY as error:  # ragged lists
         raise BadRequest(422, f"the part of episode {part.episode_id:.80} has no arrays: {error}") from None
     if problem is not None:
         raise BadRequest(400, f"{problem} (episode {part.episode_id:.80})")
@@ -263,7 +264,7 @@ def _problem(part: Part, space, rows: ActionRows) -> str | None:
 
 
 def _unfit(space, observations: np.ndarray | list) -> str | None:
-    """Says which observation does not lie in the space; bounds are not minded, as elsewhere."""
+    """Describes the first observation that does not lie in the space; None: all do. Bounds are not checked."""
     is_array = isinstance(observations, np.ndarray)
     fits = is_array and space.shape is not None and all_fit(space, observations, bounded=False)
     # In float64 the smallest integer has an absolute value, and float16 can be compared with LARGEST.

@@ -14,7 +14,7 @@ from rllib.web.bodies import BadRequest
 
 
 def array_message(array: np.ndarray) -> dict[str, list]:
-    """An array as bodies in MessagePack have it; `web.bodies.with_arrays` reads it."""
+    """An array in the form of MessagePack bodies, which `web.bodies.with_arrays` reads."""
     return {"$array": [array.dtype.str, list(array.shape), array.tobytes()]}
 
 
@@ -24,10 +24,10 @@ class ActionRows:
 
     Attributes:
         shape, dtype: shape and dtype of one action.
-        choices: number of choices of each number of an action; () where some are no choices.
-        num_dist_inputs: parameters of an action's distribution; 0 where they are not stored.
-        mapper: to the environment's actions.
-        distribution: distribution of the actions, whose `at` evaluates the parameters; None: they are not looked at.
+        choices: number of choices of each component of an action; () if some components are continuous.
+        num_dist_inputs: number of parameters of an action's distribution; 0 if they are not stored.
+        mapper: converts actions to the environment's units.
+        distribution: distribution of the actions, whose `at` evaluates the parameters; None: they are not checked.
     """
 
     shape: tuple[int, ...]
@@ -38,11 +38,11 @@ class ActionRows:
     distribution: Any = None
 
     def problem(self, actions: Any, dist_inputs: Any, count: int, logged: Collection[int] = ()) -> str | None:
-        """Says why arrays are not the actions, and parameters of their distributions, of `count` steps; None: they are.
+        """Reason why arrays cannot be actions and distribution parameters of `count` steps; None: they can.
 
         Args:
             actions: [count, *shape].
-            dist_inputs: [count, num_dist_inputs], or None where they are not stored.
+            dist_inputs: [count, num_dist_inputs], or None if they are not stored.
             logged: indices of the steps whose actions the policy has not chosen.
         """
         wanted = [("actions", actions, self.shape, self.dtype)]
@@ -52,7 +52,7 @@ class ActionRows:
             if not isinstance(array, np.ndarray) or array.shape != (count, *shape) or array.dtype != dtype:
                 got = f"{array.shape} {array.dtype}" if isinstance(array, np.ndarray) else f"{array!r:.40}"
                 return f"{name} must be an array {(count, *shape)} of {dtype}, but got {got}"
-            # The distributions of illegal actions have LOWEST.
+            # The logits of illegal actions are LOWEST.
             if dtype.kind == "f" and not ((np.abs(array) <= LARGEST_ACTION) | (array == LOWEST)).all():
                 return f"{name} has a number that is not finite, or larger than {LARGEST_ACTION:g}"
         if self.choices and (problem := self._unknown_choice(actions.reshape(count, -1))):
@@ -63,13 +63,13 @@ class ActionRows:
         if self.choices:
             return None
         if not isinstance(self.mapper, StructuredActionMapper):
-            return None  # numbers of a Box, which are clipped to its bounds where the settings say so
+            return None  # numbers of a Box, which are clipped to its bounds depending on the settings
         given = enumerate(of_each(self.mapper.space, self.mapper.to_env(actions)))
         problems = (mismatch(self.mapper.space, each, f"actions[{step}]", bounded=False) for step, each in given)
         return next(filter(None, problems), None)
 
     def _unlikely(self, actions: np.ndarray, dist_inputs: np.ndarray, logged: Collection[int]) -> str | None:
-        """Says which action its distribution does not draw: a ratio of probabilities would overflow in a loss."""
+        """Describes an action that its distribution cannot draw: its probability ratio would overflow in a loss."""
         number = math.prod(self.shape)
         with np.errstate(all="ignore"):
             batch = self.distribution.at(dist_inputs)
@@ -101,16 +101,16 @@ class PublishedPolicy:
     """One version of a policy, in separate memory.
 
     Attributes:
-        edition: number of the publication, by which clients ask for newer ones. A filter changes without updates, too.
-        version: number of updates of its weights.
-        timesteps: environment steps of the run so far.
-        max_lag_updates: rows by weights that are older by more updates are dropped; None: no rows are.
-        rows: form of its actions.
+        edition: number of the publication, by which clients ask for newer ones. A filter also changes without updates.
+        version: number of updates of the weights.
+        timesteps: number of environment steps of the run so far.
+        max_lag_updates: rows by weights that are older by more updates are dropped; None: none are dropped.
+        rows: form of the policy's actions.
         weights: float32 [weights], as bytes.
-        filters: statistics of its observation filter by name, as `array_message`; empty without a filter.
+        filters: name -> statistics of the observation filter, as `array_message`; empty without a filter.
         description: the items of policy.json, and of the exploration.
-        description_id: the same for equal descriptions and limits alone, of any server.
-        refusal: why it cannot be sent; None: it can.
+        description_id: hash of description and max_lag_updates, which is the same in all servers.
+        refusal: reason why the policy cannot be sent; None: it can.
     """
 
     edition: int
@@ -125,10 +125,10 @@ class PublishedPolicy:
     refusal: str | None = None
 
     def state(self) -> dict[str, Any]:
-        """The parts that change while it learns, as a message.
+        """The parts that change while the policy learns, as a message.
 
         Raises:
-            BadRequest: if it cannot be sent.
+            BadRequest: if the policy cannot be sent.
         """
         if self.refusal is not None:
             raise BadRequest(409, self.refusal)
@@ -136,10 +136,10 @@ class PublishedPolicy:
         return {**self.clock(), "weights": {"$array": ["<f4", [size], self.weights]}, "filters": self.filters}
 
     def clock(self) -> dict[str, Any]:
-        """Its version, edition and description's id, and the number of steps that the run has sampled."""
+        """Version, edition and id of the description, and the number of steps that the run has sampled."""
         numbers = {"policy_version": self.version, "edition": self.edition, "timesteps": self.timesteps}
         return {**numbers, "description_id": self.description_id}
 
     def whole(self) -> dict[str, Any]:
-        """All that acting needs, as a message; errors as for `state`."""
+        """All data that acting needs, as a message; errors as for `state`."""
         return {**self.state(), "description": self.description, "max_lag_updates": self.max_lag_updates}

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _BODY_LIMIT = 64 << 20
 # Bytes of a request around its body: token, path and MessagePack's own bytes.
 _AROUND_BODY = 64 << 10
-# The last answers may take so long to be sent.
+# Time limit for sending the last answers (seconds).
 _LINGER_S = 5.0
 # If there are too many connections, one of this number of oldest ones is closed.
 _LOOKED_AT = 256
@@ -36,11 +36,11 @@ class ZeroMQTransport(LoopTransport):
     """Carries requests over ZeroMQ (policy_server.Transport, web.zmtp.Owner).
 
     Args:
-        host, port: where it listens; port 0 takes a free one.
-        token: that requests must carry; None: they need none.
+        host, port: address to listen on; port 0 takes a free one.
+        token: token that requests must carry; None: they need none.
 
     Raises:
-        OSError: if it cannot listen there.
+        OSError: if the address cannot be listened on.
     """
 
     most_bytes = _BODY_LIMIT + _AROUND_BODY
@@ -79,7 +79,7 @@ class ZeroMQTransport(LoopTransport):
         self._last_answer, self._has_ended = last_answer, True
         try:
             self._loop.call_soon_threadsafe(self._ends.set)
-        except (AttributeError, RuntimeError):  # it does not run, or not any more
+        except (AttributeError, RuntimeError):  # the loop does not run yet, or no longer
             self._socket.close()
 
     def _reap_idle(self) -> None:
@@ -91,18 +91,18 @@ class ZeroMQTransport(LoopTransport):
     # ------------------------------------------------------------------ connections
 
     def opened(self, peer: Peer) -> None:
-        """Notes a connection; of too many, closes the one that is needed least."""
+        """Adds a connection; if there are too many, closes the least needed one."""
         self._peers[peer] = None
         if len(self._peers) > self._most_peers:
             some = [each for each in itertools.islice(self._peers, _LOOKED_AT) if not each.is_asking]
             min(some, key=lambda each: (each.has_asked, each.heard), default=peer).drop()
 
     def closed(self, peer: Peer) -> None:
-        """Notes the end of a connection."""
+        """Removes a closed connection."""
         self._peers.pop(peer, None)
 
     def trusts(self, beginning: bytes) -> bool | None:
-        """Whether a request with this beginning carries the token; None: more of it is needed."""
+        """Whether a request with this beginning carries the token; None: more bytes are needed."""
         if self._token is None:
             return True
         right = b"\x93" + msgspec.msgpack.encode(self._token.decode())
@@ -121,15 +121,15 @@ class ZeroMQTransport(LoopTransport):
             self._ask(peer, message)
         except BadRequest as error:
             self._send(peer, error.status, {"error": error.message})
-        except Exception as error:  # no message of one peer may end the server of all
+        except Exception as error:  # a message of one peer must not end the server
             logger.error("a request failed", exc_info=error)
             self._reply(peer, 500, {"error": "the server failed; its log says more"})
 
     def _ask(self, peer: Peer, message: bytes | None) -> None:
-        """Passes a request on.
+        """Passes a request to the server.
 
         Raises:
-            BadRequest: if it is none.
+            BadRequest: if the message is no request.
         """
         if message is None:
             raise BadRequest(400, f"{_FORM}, but this message had several parts")

@@ -146,7 +146,7 @@ def _critic_group(space: gymnasium.Space, group: str | None, critic_group: str) 
     if group is None or critic_group not in space.spaces or critic_group == group:
         has = f"the groups {list(space.spaces)}" if isinstance(space, gymnasium.spaces.Dict) else f"one part, {space}"
         raise ValueError(
-            f"critic_group={critic_group!r} must be another group than the policy's, but the observations have {has}. "
+            f"critic_group={critic_group!r} must be a group other than the policy's, but the observations have {has}. "
             "Leave critic_group out, and the value reads what the policy reads."
         )
     return critic_group

@@ -306,7 +306,7 @@ def test_quantiles_of_tqc(tmp_path):
         ({"policy_class": {"__module__": "sb3_contrib.ppo_recurrent.policies"}}, "class of sb3_contrib.ppo"),
         ({"policy_class": None}, "a class of an unknown module"),
         ({"cg_max_steps": 15}, "is a model of TRPO"),
-        ({"policy_kwargs": {"features_extractor_class": "<class '__main__.Mine'>"}}, "extractor of its own, __main__"),
+        ({"policy_kwargs": {"features_extractor_class": "<class '__main__.Mine'>"}}, "features extractor, __main__"),
         ({"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.Softsign'>"}}, "Softsign"),
         ({"policy_kwargs": {"activation_fn": "<class '__main__.Tanh'>"}}, "activation, __main__.Tanh"),
         ({"policy_kwargs": {"squash_output": True}}, "squash_output=True"),

@@ -1,5 +1,4 @@
-"""Several learners with the results of one: K processes compute parts of each gradient, sum them, and all take the same
-step.
+"""Several learners that equal one: K processes compute parts of each gradient, sum them, and take the same steps.
 
 The driver's Learner draws the permutations and checks the batch as usual. A LearnerGroup replaces its backend: each
 process has its own learner (learner_actor.py), gets the same batch, and computes its part of each minibatch.

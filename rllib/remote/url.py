@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from rllib.notices import shown
+from rllib.storage.local_path import path_text
 
 # At least two letters: "c://" is a path of another system.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)://(?P<path>.*)", re.DOTALL)
@@ -21,8 +22,9 @@ def place_of(given: str | os.PathLike) -> Path | str:
 
     Raises:
         ValueError: for a URL that names no folder, a chain of several protocols, or a URL that was made a Path.
+        TypeError: for anything but a string or a path.
     """
-    text = os.fspath(given)
+    text = path_text(given)
     if isinstance(text, bytes):
         return Path(os.fsdecode(text))
     if not isinstance(given, str) and _MADE_A_PATH.match(text):

@@ -94,7 +94,7 @@ def _descend(directory: Path, name: str) -> int:
         os.close(descriptor)
         if error.errno == errno.ELOOP:
             raise _link(directory, name) from None
-        raise
+        raise OSError(error.errno, error.strerror, str(directory / name)) from None  # its own names a part of the path
     except BaseException:
         os.close(descriptor)
         raise

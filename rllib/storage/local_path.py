@@ -5,11 +5,18 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["SCRIPT_DIRECTORY", "expanded", "local_path", "of_script"]
+__all__ = ["SCRIPT_DIRECTORY", "expanded", "local_path", "of_script", "path_text"]
 
 # Environment variable (Ray's name) with the directory of the script; its trials work in their own directories.
 SCRIPT_DIRECTORY = "TUNE_ORIG_WORKING_DIR"
 _LOCAL_URL = re.compile(r"(?:file|local)://", re.IGNORECASE)
+
+
+def path_text(given: str | bytes | os.PathLike) -> str | bytes:
+    """As os.fspath, with an error that says what a path is."""
+    if not isinstance(given, str | bytes | os.PathLike):
+        raise TypeError(f"a path must be a string or a pathlib.Path, as in 'results/run', but got {given!r:.80}")
+    return os.fspath(given)
 
 
 def expanded(given: str | os.PathLike) -> str:
@@ -17,7 +24,7 @@ def expanded(given: str | os.PathLike) -> str:
 
     A URL of remote storage stays as it is.
     """
-    path = os.fspath(given)
+    path = path_text(given)
     if isinstance(given, str) and (url := _LOCAL_URL.match(path)):
         path = path[url.end() :]
     return os.path.expanduser(path)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from rllib import PPO, load_policy
 from rllib.notices import shown
 from rllib.remote.url import parent_and_name, place_of
+from rllib.storage.local_path import expanded, local_path
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,12 @@ def test_a_path_is_a_path_and_a_url_is_a_text(given, place):
 def test_a_url_that_cannot_be_meant_is_refused(given, message):
     with pytest.raises(ValueError, match=message):
         place_of(given)
+
+
+@pytest.mark.parametrize("read", [place_of, local_path, expanded, load_policy, PPO.from_checkpoint])
+def test_what_is_no_path_is_refused_as_such(read):
+    with pytest.raises(TypeError, match=r"a path must be a string or a pathlib.Path, .*, but got 3"):
+        read(3)
 
 
 def test_the_folder_above_is_what_runs_are_named_in():

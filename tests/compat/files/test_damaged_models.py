@@ -166,7 +166,7 @@ def test_damaged_zips_that_are_hostile(tmp_path, monkeypatch):
 def test_damaged_zips_that_are_no_files(tmp_path):
     with pytest.raises(ValueError, match="is a directory"):
         import_sb3(tmp_path, tmp_path / "made", env="CartPole-v1")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=str(tmp_path / "none.zip")):
         import_sb3(tmp_path / "none.zip", tmp_path / "made", env="CartPole-v1")
     os.mkfifo(tmp_path / "waits.zip")
     with pytest.raises(ValueError, match="no regular file"):

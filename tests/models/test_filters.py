@@ -241,3 +241,10 @@ def test_no_filter_passes_everything_on():
     assert np.array_equal(NoFilter()(observations, out), observations)
     assert NoFilter().pop_delta() is None
     assert NoFilter().get_state() == {}
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+def test_a_single_observation_is_no_batch(shape):
+    with pytest.raises(ValueError, match=r"takes batches \[B, .* single observation"):
+        MeanStdFilter(shape)(np.zeros(shape))
+    assert MeanStdFilter(shape)(np.zeros((2, *shape))).shape == (2, *shape)

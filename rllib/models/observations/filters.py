@@ -180,7 +180,15 @@ class MeanStdFilter:
             update: count the observations in the delta.
             environments: [B], the environment of each row; None: one row of each. It does not matter where all are
                 counted together.
+
+        Raises:
+            ValueError: for a single observation, as RLlib's filters take it.
         """
+        if observations.ndim == len(self.shape):
+            raise ValueError(
+                f"a filter takes batches [B, *{self.shape}], but got a single observation. Use "
+                "filter(observation[None], update=True)[0]; RLlib's filters count by default."
+            )
         if out is None:
             out = np.empty(observations.shape, np.float32)
         rows = observations.reshape(len(observations), -1)

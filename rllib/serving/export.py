@@ -141,7 +141,7 @@ def export_policy(
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as directory:
         written = Path(directory, path.name)
-        with naming(path):
+        with naming(path), torch.no_grad():  # not in the module: torch 2.6 writes no program that turns gradients off
             form.write(module, written)
         parity = _compared(form.load(written, module), module, algorithm, policy_id) if verify else None
         description = Path(directory, described_in.name)

@@ -110,7 +110,6 @@ class ExportedPolicy(nn.Module):
         """The parts of an observation that are inputs, of those in the order of `values_of_leaves`."""
         return [each for each, filler in zip(of_leaves, self._fillers, strict=True) if filler is None]
 
-    @torch.no_grad()
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs [B, *shape] of the inputs [B, *shape]."""
         observations = inputs[:-1] if self._has_memory else inputs

@@ -237,7 +237,6 @@ class Trial:
             except Exception as error:
                 if not is_refusal(error, self.stage):
                     raise
-                self._check_names(draw, error)
                 if self._names_the_fault(draw, error):
                     self.outcome.refusals.append((str(error), {}))
                     options = draw["settings"].get("input_config", {})
@@ -245,6 +244,7 @@ class Trial:
                         return None  # nothing helps but other data
                     draw = {**draw, "settings": {**draw["settings"], "input_config": {**options, "on_error": "skip"}}}
                     continue
+                self._check_names(draw, error)
                 draw = self._remedied(draw, error, self.outcome.refusals)
                 if draw is None:
                     return None

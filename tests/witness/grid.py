@@ -250,7 +250,8 @@ def run(case, tmp_path):
         agents = (0,) if case["door"] in AGENTS and case["policies"] == "frozen" else range(family.num_agents)
         assert steps.check_complete(family, config.train_batch_size if waits else 0, agents=agents) > 5
         if case["algorithm"] in SYNCHRONOUS:
-            check_counters(results[-1], family, steps, owners, agents, actions.bounds)
+            num_environments = case["envs"] * max(case["workers"], 1) * (1 + case["restore"])
+            check_counters(results[-1], family, steps, owners, agents, actions.bounds, num_environments)
             check_failures(results, family, steps, case)
 
 

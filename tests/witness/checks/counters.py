@@ -41,6 +41,7 @@ def check_counters(
     owners: Mapping[LifeName, str] | None = None,
     agents: Collection[int] | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
+    num_environments: int = 0,
 ) -> None:
     """Checks what a result counts, of a run whose batches had all steps of the agents that learn.
 
@@ -51,6 +52,7 @@ def check_counters(
         owners: life -> its policy, where there are several policies.
         agents: those whose policies learn; None: all.
         bounds: least and largest number of an action.
+        num_environments: number of environments that the run has had, those before a restore among them.
     """
     agents = range(family.num_agents) if agents is None else agents
     if family.num_agents == 1:
@@ -60,7 +62,7 @@ def check_counters(
         )
     else:
         _check_agents(result, steps, owners, agents)
-    _check_episodes(result, family, steps, agents, bounds)
+    _check_episodes(result, family, steps, agents, bounds, num_environments)
     if owners and family.num_agents > 1 and len(agents) == family.num_agents:
         _check_policies(result, family, steps, owners, bounds)
 
@@ -81,7 +83,12 @@ def _check_agents(
 
 
 def _check_episodes(
-    result: Mapping, family: Family, steps: Steps, agents: Collection[int], bounds: tuple[float, float]
+    result: Mapping,
+    family: Family,
+    steps: Steps,
+    agents: Collection[int],
+    bounds: tuple[float, float],
+    num_environments: int,
 ) -> None:
     """Episodes of the result are those of the batches, with their lengths and returns."""
     ended, maybe = ended_episodes(family, steps, agents)
@@ -89,6 +96,9 @@ def _check_episodes(
     # the agents that learn have none until this one fails as well, be it in reset() after a whole episode.
     untold = CRASHES if len(agents) == family.num_agents else FAILURES
     may_be_unknown = bool({*untold} & {*family.ends}) and family.num_agents > 1
+    # Nor is there a row of an environment in whose episodes no agent that learns has acted.
+    is_unseen = len({serial for serial, *_ in steps.counts}) < num_environments
+    may_be_unknown |= is_unseen and len(agents) < family.num_agents
     total, most = result["episodes_total"], math.inf if may_be_unknown else len(ended) + len(maybe)
     assert len(ended) <= total <= most, f"{total} episodes, not {len(ended)} to {most}"
     left = defaultdict(list)

@@ -82,7 +82,9 @@ def run(case, tmp_path, scripts=0):
                         check_whole(columns, family)
             stored += [columns for _, columns in read.stored]
         check_stored(stored, family, told.steps, GAMMA, case["n_step"])
-    assert told.check_rows() > 5
+    # With a frozen policy go the rows that wait for its updates; how many do depends on the load of the machine.
+    is_complete = case["between"] != "freeze" or case["algorithm"] not in ON_POLICY or case["algorithm"] in SYNCHRONOUS
+    assert told.check_rows(is_complete) > 5
     if case["algorithm"] in SYNCHRONOUS:
         told.check_counts(result)
 

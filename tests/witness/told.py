@@ -38,10 +38,14 @@ class Told:
             return {(serial, number, agent, i) for agent, life in script.lives.items() for i in range(life.length)}
         return self.manner.logged_steps(script).keys() if self.drops_logged else ()
 
-    def check_rows(self) -> int:
-        """Each step that is not left out is there once, and has the logged action; returns the complete lives."""
+    def check_rows(self, is_complete: bool = True) -> int:
+        """Each step that is not left out is there once, and has the logged action; returns the complete lives.
+
+        Args:
+            is_complete: whether all steps have to be there; False: any may lack, and their number is returned.
+        """
         left_out, newest = self.left_out, self._newest()
-        for step in self.steps.cuts:  # before a step that is left out, or the last one before a replacement
+        for step in self.steps.cuts if is_complete else ():  # before a step left out, or the last before a replacement
             is_newest = newest[step[0]] == step[1]
             assert is_newest or following(step) in left_out(*step[:2]), f"{step} is cut in the midst of its episode"
         for step, action in self.steps.actions.items():
@@ -49,7 +53,7 @@ class Told:
             script = episode(self.family, *step[:2])
             logged = self.manner.logged_steps(script).get(step)
             assert logged in (None, action), f"{step}: action {action}, not {logged}"
-        return self.steps.check_complete(self.family, 1, left_out)
+        return self.steps.check_complete(self.family, 1, left_out) if is_complete else len(self.steps.counts)
 
     def check_counts(self, result: Mapping, num_running: int = 1) -> None:
         """Steps, and the lengths and returns of episodes that have ended.

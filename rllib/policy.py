@@ -490,9 +490,9 @@ class Policy:
 
         Rounding in matrix products depends on the number of rows and, in some kernels, on a row's position. Processes
         that divide the rows among them get the same bits only if each computes the full shape, with its rows in place.
-        Batches are computed as they are if `rows` are all rows, and of images, whose rows are too expensive.
+        Batches are computed as they are if `rows` are all rows, or a row costs too much (`NetworkSpec.acts_unpadded`).
         """
-        is_part = rows.stop - rows.start < total and not self.spec.reads_images
+        is_part = rows.stop - rows.start < total and not self.spec.acts_unpadded
         self._among = ActingBuffers(self, total, rows) if is_part else None
 
     def compute_actions(

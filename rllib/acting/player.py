@@ -68,7 +68,8 @@ class Player:
             ValueError: if there is no episode with that index.
         """
         count = len(self._states)
-        if index is not None and not (isinstance(index, Integral) and 0 <= index < count):
+        is_index = isinstance(index, Integral) and not isinstance(index, bool) and 0 <= index < count
+        if index is not None and not is_index:
             raise ValueError(f"index={index!r} must be one of the {count} episodes, 0 to {count - 1}, or None for all")
         for each in range(count) if index is None else [index]:
             self._states[each], self._prev_actions[each] = self._policy.get_initial_state(), None

@@ -521,6 +521,10 @@ class ConfigObject(Settings):
         """Setting -> where a dict sets it: in which section's dict, and under which name of any era."""
         return {self._canonical(name): (section_, name) for section_, name, _ in self._flattened(given, None)}
 
+    def values_in(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Setting -> what a dict gives for it, under its name here; unknown names stay as they are."""
+        return {self._canonical(name): value for _, name, value in self._flattened(given, None)}
+
     def _canonical(self, name: str) -> str:
         """The setting's name here, for a name of any era; an unknown name comes back as it is."""
         if name in self.settings:

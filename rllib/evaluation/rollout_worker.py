@@ -13,7 +13,6 @@ import numpy as np
 
 from rllib import sample_batch as sb
 from rllib.env.episodes import EpisodeTracker
-from rllib.env.spaces.observations import zeros_of
 from rllib.env.streams.base import StepBuffers
 from rllib.evaluation import seeding
 from rllib.evaluation.episode_hooks import StreamEpisodes
@@ -223,9 +222,9 @@ class RolloutWorker(SamplingWorker[SampleBatch]):
         to_env, step, vdot = lane.mapper.to_env, stream.step, np.vdot
         filtering, stores_raw = lane.changes_observations, lane.stores_raw
         env_time = inference_time = 0.0
-        # As are_finite, which would be two calls in each step.
+        # As are_finite, in one call: a single NaN or infinity makes NaN of the product with zeros.
         given = self._buffers.observations
-        zeros = zeros_of(given.size, given.dtype.char) if given.dtype.kind == "f" else None
+        zeros = np.zeros(given.size, given.dtype) if given.dtype.kind == "f" else None
         stored = list(fragment.observations)
         observations = lane.seen_apart(fragment) if stores_raw else stored
         unfiltered = None if fragment.unfiltered is None else list(fragment.unfiltered)

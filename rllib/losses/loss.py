@@ -29,8 +29,8 @@ class Loss:
 
     Attributes:
         columns: names of the columns of a batch that the loss reads.
-        stats: names of the statistics, in the order in which both forms return them: means over the rows. One with the
-            word "min" or "max" in its name (min_q) is the least or largest number of a row; see `extremes`.
+        stats: names of the statistics, in the order in which both forms return them: means over the rows. One whose
+            name begins with min_ or max_ (min_q) is the least or largest number of a row; see `extremes`.
         row_stats: names of numbers for each row ([B]). A loss with row statistics returns them, a tuple of arrays, as
             the last result of both forms.
         takes_across: whether the loss has a setting `across`. That is None, or where several learners compute parts of
@@ -77,8 +77,8 @@ def extremes(stats: Sequence[str]) -> list[tuple[int, str]]:
 
     Numbers of several parts or steps become one by the same function: the least of them, not their mean.
     """
-    words = [(index, set(name.split("_"))) for index, name in enumerate(stats)]
-    return [(index, kind) for index, its in words for kind in ("min", "max") if kind in its]
+    first_words = [(index, name.split("_")[0]) for index, name in enumerate(stats)]
+    return [(index, word) for index, word in first_words if word in ("min", "max")]
 
 
 def checked_loss(loss: Any) -> Loss:

@@ -7,7 +7,7 @@ ENVIRONMENTS_ALIKE = 8
 
 
 class ActingBuffers:
-    """Buffers for batches of `total` rows, of which a process sets its own; the others have no meaning.
+    """Buffers for batches of `total` rows, of which a process sets its own; the others are ones, or like one of these.
 
     Args:
         policy: acts (rllib/policy.py: Policy).
@@ -17,9 +17,9 @@ class ActingBuffers:
 
     def __init__(self, policy, total: int, rows: slice):
         self.rows = rows
-        self.as_stored, self.encode = policy.spec.encoder.as_stored, policy.encode
+        self.encoder = policy.spec.encoder
         # Networks that read observations as they are stored get them in an array that the first `act` makes.
-        self.inputs = None if self.as_stored else policy.acting_inputs(total)
+        self.inputs = None if self.encoder.as_stored else policy.acting_inputs(total)
         self.noise = np.empty((total, 0), np.float32)  # of the form that is given: frozen policies have another
         self.dist_inputs = np.empty((total, policy.num_dist_inputs), np.float32)
         self.actions = np.empty((total, *policy.action_shape), policy.action_dtype)
@@ -29,12 +29,12 @@ class ActingBuffers:
     def of_all(self, observations: np.ndarray, noise: np.ndarray, with_values: bool) -> tuple:
         """Sets inputs and noise at `rows`; returns them and the arrays for the results, all of `total` rows."""
         if self.inputs is None:
-            # Copies of a real row: a user's network may not take any other numbers.
+            # Copies of a stored row: a user's network may not take any other numbers.
             self.inputs = np.repeat(observations[:1], len(self.actions), axis=0)
-        if self.as_stored:
+        if self.encoder.as_stored:
             self.inputs[self.rows] = observations
         else:
-            self.encode(observations, self.inputs[self.rows])
+            self.encoder.encode(observations, self.inputs[self.rows])
         if self.noise.shape[1:] != noise.shape[1:] or self.noise.dtype != noise.dtype:
             self.noise = np.zeros((len(self.actions), *noise.shape[1:]), noise.dtype)
         self.noise[self.rows] = noise

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.replay.priorities import updates
+from rllib.replay.priorities import check_batch_size, updates
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import SampleBatch
 
@@ -68,6 +68,7 @@ class MixedReplay:
         Importance weights are (N P)^-beta with N and P of a row's part, whose rows are to count alike. Divided by the
         largest of the batch, not of the part: parts whose priorities differ more would count less than their shares.
         """
+        check_batch_size(batch_size)
         counts = self._counts(batch_size)
         drawn, divided_by = [], []
         for index, (buffer, count) in enumerate(zip(self._buffers, counts)):

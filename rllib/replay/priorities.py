@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -140,6 +140,12 @@ def updates(indexes: Sequence | np.ndarray, td_errors: Sequence | np.ndarray) ->
             f"{indexes.shape} and {td_errors.shape}"
         )
     return indexes, td_errors
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises ValueError for a number of rows to draw that is none, or below 1."""
+    if not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(f"batch_size must be an integer >= 1, but got {batch_size!r}")
 
 
 def _check(name: str, value: float) -> None:

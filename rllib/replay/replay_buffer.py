@@ -8,7 +8,6 @@ overwritten row is not taken for one of the row that replaced it.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
 from rllib.replay.frame_stacks import SPARE, FrameStacks
 from rllib.replay.gpu import GPU, GpuArray, check_gpu
 from rllib.replay.memory import check_memory
-from rllib.replay.priorities import Priorities, updates
+from rllib.replay.priorities import Priorities, check_batch_size, updates
 from rllib.replay.sum_tree import SumTree
 from rllib.sample_batch import Column, SampleBatch
 
@@ -248,8 +247,7 @@ class ReplayBuffer:
         """
         if self._added == self._oldest:
             raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
-        if not isinstance(batch_size, Integral) or batch_size < 0:
-            raise ValueError(f"batch_size must be an integer >= 0, but got {batch_size!r}")
+        check_batch_size(batch_size)
         out = self._outputs(batch_size)
         if self._priorities is None:
             places = self._drawn(batch_size, rng)

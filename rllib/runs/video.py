@@ -86,21 +86,27 @@ class VideoFile:
             raise ValueError(f"all frames have one size: {list(self._shape)}, but this one has {list(frame.shape)}")
         try:
             self._ffmpeg.stdin.write(frame)
-        except OSError:  # ffmpeg has ended
+        except OSError as error:  # ffmpeg has ended
             self.close()
-            raise
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def _start(self, shape: tuple[int, ...]) -> None:
+        program = self._program()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.open("wb").close()  # its error names the path; ffmpeg's is a broken pipe
         self._shape = shape
         frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", self._rate, "-i", "-"]
-        command = [self._program(), "-y", "-v", "error", *frames, "-an", *_ENCODINGS[self.path.suffix], str(self.path)]
+        command = [program, "-y", "-v", "error", *frames, "-an", *_ENCODINGS[self.path.suffix], str(self.path)]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close())
-        # In a session of its own Ctrl-C does not end it: close() completes the file.
-        self._ffmpeg = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True
-        )
+        try:
+            # In a separate session Ctrl-C does not end it: close() completes the file.
+            self._ffmpeg = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True
+            )
+        except OSError:
+            self._errors.close()
+            self.path.unlink(missing_ok=True)
+            raise
 
     def close(self) -> None:
         """Completes the file.
@@ -115,16 +121,19 @@ class VideoFile:
             try:
                 with suppress(OSError):  # ffmpeg has ended
                     ffmpeg.stdin.close()
-                code = ffmpeg.wait()
-            finally:
-                ffmpeg.kill()  # where the wait is interrupted
+                code = ffmpeg.wait()  # without a bound: it encodes what it has, and Ctrl-C ends the wait
+            except BaseException:
+                ffmpeg.kill()
+                ffmpeg.wait()
+                self.path.unlink(missing_ok=True)
+                raise
             errors.seek(0)
             reason = errors.read().decode(errors="replace").strip()
         if code:
             self.path.unlink(missing_ok=True)
             number = -code & 0xFF  # of the error: ffmpeg exits with -errno
             error = OSError(number, os.strerror(number), str(self.path))
-            if is_of_full_disk(error):
+            if code > 0 and is_of_full_disk(error):
                 raise error
             raise OSError(f"{self.path} cannot be written: ffmpeg ended with exit code {code}. {reason}")
 

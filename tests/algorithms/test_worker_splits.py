@@ -1,5 +1,6 @@
 """The bits of a run do not depend on how its environments are shared out among workers."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -20,6 +21,18 @@ from rllib.core import RLModuleSpec
 from tests.algorithms.test_custom_networks import Cell, Net
 from tests.core.test_modules import Mlp
 from tests.envs import GoalOnALine
+
+
+class ThreeDimensions(gym.ObservationWrapper):
+    """CartPole, its numbers in a form that is no image."""
+
+    def __init__(self, config=None):
+        super().__init__(gym.make("CartPole-v1"))
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2, 1, 2), np.float32)
+
+    def observation(self, observation):
+        return observation.reshape(2, 1, 2)
+
 
 SPLITS = [(0, 4), (1, 4), (2, 2), (4, 1)]
 MODEL = {"fcnet_hiddens": [32, 32]}
@@ -61,6 +74,7 @@ def algorithms() -> dict:
         "ppo with a custom memory, filtered": PPOConfig()
         .training(**PPO | {"model": {"custom_model": Cell, "max_seq_len": 7}})
         .rollouts(observation_filter="MeanStdFilter"),
+        "ppo of three dimensions without convolutions": PPOConfig().environment(ThreeDimensions).training(**PPO),
         "ppo with a module": PPOConfig()
         .training(**PPO | {"model": {}})
         .rl_module(rl_module_spec=RLModuleSpec(Mlp, model_config={"width": 32})),

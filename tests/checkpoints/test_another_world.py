@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rllib import Algorithm, DQNConfig, load_policy
+from rllib import Algorithm, DQNConfig, PPOConfig, load_policy
 from rllib.serving.learning.trainer import Trainer
 
 SPACES = {
@@ -74,3 +74,9 @@ def test_served_episodes_are_learned_from_and_the_candidate_keeps_its_world(chec
     with before, after:
         names = ("env", "env_config", "listen", "max_clients", "observation_space", "action_space")
         assert all(getattr(after.config, name) == getattr(before.config, name) for name in names)
+
+
+def test_defaults_of_other_algorithms_change_nothing(of_environment):
+    others = {name: PPOConfig()[name] for name in ("num_sgd_iter", "clip_param")}
+    with Algorithm.from_checkpoint(of_environment, others) as algorithm:
+        assert not others.keys() & algorithm.config.keys()

@@ -1,5 +1,6 @@
 """Rings of independent rows: what goes in comes out, at the seam too; numbers of rows; bad input."""
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -146,9 +147,9 @@ def test_numbers_that_would_draw_wrong_rows_are_refused():
     for wrong in (np.nan, -1.0, np.inf, "x"):
         with pytest.raises(ValueError, match="beta must be a number >= 0 and finite, but got"):
             replay.sample(2, np.random.default_rng(0), beta=wrong)
-    for wrong in (-1, 2.5):
-        with pytest.raises(ValueError, match=f"batch_size must be an integer >= 0, but got {wrong}"):
-            replay.sample(wrong, np.random.default_rng(0))
+    for wrong, each in itertools.product((-1, 0, 2.5), (replay, MixedReplay([(replay, 1.0)], takes_new_rows=True))):
+        with pytest.raises(ValueError, match=f"batch_size must be an integer >= 1, but got {wrong}"):
+            each.sample(wrong, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("wrong", [1.0, [1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]]])

@@ -216,7 +216,7 @@ def saved_config(
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
     except WRONG_FORM as error:
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
-    given = config.overrides(**overrides)  # they may have other names, or stand in the dict of a section
+    given = config.values_in(overrides)  # they may have other names, or stand in the dict of a section
     config.note_as_warned(config.keys() - given.keys())
     world = _without_saved_world(config, state, given)
     config.update_from_dict({**{name: world[name] for name in world.keys() - given.keys()}, **overrides})
@@ -344,7 +344,11 @@ def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
 def _given_places(given: Mapping[str, Any]) -> list[str]:
     """Names of the given settings that name a place; of those that are merged, where the key of the place is given."""
     keys = {"output_config": "path", "replay_buffer_config": "storage"}
-    return [name for name in PLACES if name in given and (name not in keys or keys[name] in given[name])]
+
+    def names_place(name: str, value: Any) -> bool:
+        return name not in keys or (isinstance(value, Mapping) and keys[name] in value)
+
+    return [name for name in PLACES if name in given and names_place(name, given[name])]
 
 
 def names_changed_policies(state: State, given: Mapping[str, Any]) -> bool:

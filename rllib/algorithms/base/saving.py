@@ -283,11 +283,11 @@ class Saving:
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
         given = {name: value for name, value in given.items() if value is not None}
         changes = {**(config or {}), **(overrides or {}), **given}
-        resolved = config_class.overrides(**changes)
+        named = config_class().values_in(changes)
         with naming_damage(checkpoint_path):
-            if policy_ids is not None or names_changed_policies(state, resolved):
-                take_policies(state, checkpoint_path, policy_ids, resolved)
-            keep_changes(state, checkpoint_path, resolved)
+            if policy_ids is not None or names_changed_policies(state, named):
+                take_policies(state, checkpoint_path, policy_ids, named)
+            keep_changes(state, checkpoint_path, named)
         algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))
         try:
             with naming_damage(checkpoint_path):

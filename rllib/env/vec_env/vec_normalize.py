@@ -158,8 +158,9 @@ class VecNormalize(VecEnvWrapper):
         self.old_obs, self.old_reward = observations, rewards
         self._take_in(observations)
         if self.training:
-            self.returns = self.returns * self.gamma + rewards
-            self.ret_rms.update(self.returns)
+            returns = self.returns * self.gamma + rewards
+            self.ret_rms.update(returns)
+            self.returns = returns
         rewards = self.normalize_reward(rewards)
         for index in np.flatnonzero(dones):
             if "terminal_observation" in infos[index]:

@@ -157,8 +157,10 @@ class Descent:
         for gradient, total in zip(self.gradients, totals):
             gradient[:] = total
         for index, kind in self._extremes:
-            largest = max if kind == "max" else min
-            statistics[index] = largest(of_part[index] for of_part in of_parts)
+            of_all = self._zeros(len(of_parts))  # on the device, without waiting for it
+            for place, of_part in enumerate(of_parts):
+                of_all[place] = of_part[index]
+            statistics[index] = getattr(of_all, kind)()
         return statistics
 
     def exceeds_after_epoch(self, index: int, limit: float) -> bool:

@@ -214,9 +214,9 @@ class NetworkSpec:
         return isinstance(self.encoder, MaskedEncoder)
 
     @property
-    def reads_images(self) -> bool:
-        """Whether observations hold images that convolutions read, or are images that a user's network reads."""
-        return self.torso is not None or len(self.encoder.shape) == 3
+    def acts_unpadded(self) -> bool:
+        """Whether a row costs too much to pad batches of them: convolutions read it, or a user's network an image."""
+        return self.encoder.as_stored and (self.torso is not None or len(self.encoder.shape) == 3)
 
     @property
     def num_inputs(self) -> int:

@@ -244,10 +244,15 @@ class MeanStdFilter:
 
     def _flush(self, streams: np.ndarray) -> None:
         """Counts the pending rows in the deltas."""
-        waiting = self._num_pending[streams].tolist()
-        self._num_pending[streams] = 0  # first: rows that are refused are not counted again
-        for stream, count in zip(streams.tolist(), waiting):
-            self._deltas[stream].add(self._pending[stream, :count])
+        problem = None
+        for stream in streams.tolist():
+            count, self._num_pending[stream] = self._num_pending[stream], 0  # rows that are refused are not kept
+            try:
+                self._deltas[stream].add(self._pending[stream, :count])
+            except ValueError as error:  # the rows of other streams count
+                problem = problem or error
+        if problem:
+            raise problem
 
     def _refresh(self) -> None:
         """Computes the shift and the factor: [size], or before the first merge one row for each of several streams."""

@@ -18,7 +18,7 @@ from rllib.serving.learning.welch import Sample
 # Largest probability that a candidate which is worse by the margin is promoted, and that a better one is dropped early.
 LEVEL = 0.05
 LOOKS = 4
-# A trial ends with this many times the episodes in which the last look is expected: those of one policy do not come.
+# A trial ends with this many times the episodes in which the last look is expected, also if one policy gets none.
 PATIENCE = 10
 
 

@@ -148,7 +148,10 @@ class TrainingLoop:
 
     def dropped(self) -> None:
         """Ends the trial; the served policy stays."""
-        self._end_trial("dropped as worse" if self.verdict is Verdict.WORSE else "dropped")
+        outcome = "dropped as worse" if self.verdict is Verdict.WORSE else "dropped"
+        if not (self.trial.candidate.count and self.trial.served.count):
+            outcome += ", since all episodes were of one policy (clients with few episode ids)"
+        self._end_trial(outcome)
         self.num_dropped += 1
         self.trial = self.verdict = None
 

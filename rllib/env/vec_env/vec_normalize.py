@@ -57,7 +57,7 @@ class RunningMeanStd:
         self.update_from_moments(np.mean(arr, axis=0), np.var(arr, axis=0), arr.shape[0])
 
     def update_from_moments(self, batch_mean: np.ndarray, batch_var: np.ndarray, batch_count: float) -> None:
-        """Takes in values of this mean, variance and number.
+        """Counts values with this mean, variance and number.
 
         Raises:
             ValueError: if one is not finite. The statistics stay as they were: they would be NaN for ever.

@@ -11,6 +11,16 @@ from rllib.did_you_mean import explains
 from rllib.evaluation.hooks.env_runner import by_names
 
 
+def check_function(method: str, function: Any, takes: str) -> None:
+    """Refuses what workers cannot call, here and not in their processes.
+
+    Raises:
+        TypeError: if it is no function.
+    """
+    if not callable(function):
+        raise TypeError(f"{method} needs a function{takes}, but got {function!r:.80}")
+
+
 @explains(absent.WORKER_SET)
 class AskedWorkers:
     """Base of the sources of samples: all questions to workers are made of `foreach_worker`."""
@@ -32,10 +42,12 @@ class AskedWorkers:
 
     def foreach_env(self, function: Callable[[Any], Any]) -> list[list]:
         """[function(environment) for each environment] of every worker, in order."""
+        check_function("foreach_env", function, "(environment)")
         return self.foreach_worker(operator.methodcaller("foreach_env", function))
 
     def foreach_env_with_context(self, function: Callable[[Any, Any], Any]) -> list[list]:
         """[function(environment, its EnvContext) for each environment] of every worker, in order."""
+        check_function("foreach_env_with_context", function, "(environment, EnvContext)")
         return self.foreach_worker(operator.methodcaller("foreach_env_with_context", function))
 
     def foreach_policy(self, function: Callable[[Any, str], Any]) -> list:
@@ -49,6 +61,7 @@ class AskedWorkers:
     foreach_trainable_policy = foreach_policy_to_train
 
     def _joined(self, method: str, function: Callable) -> list:
+        check_function(method, function, "(policy, policy id)")
         answers = self.foreach_worker(operator.methodcaller(method, function))
         return [answer for of_worker in answers for answer in of_worker]
 
@@ -60,6 +73,7 @@ class AskedWorkers:
         remote_worker_ids: Iterable[int] | None = None,
     ) -> list:
         """[function(index, worker) for each worker]; the local worker has the index 0, and is the first."""
+        check_function("foreach_worker_with_id", function, "(index, worker)")
         asked = functools.partial(_with_index, function)
         return self.foreach_worker(asked, local_worker=local_worker, remote_worker_ids=remote_worker_ids)
 
@@ -94,8 +108,9 @@ class AskedWorkers:
             )
         if isinstance(func, str):
             func = operator.methodcaller(func, **(kwargs or {}))
-        elif kwargs:
-            func = functools.partial(func, **kwargs)
+        else:
+            check_function("foreach_env_runner", func, "(worker), or the name of a method of workers")
+            func = functools.partial(func, **(kwargs or {}))
         asked = functools.partial(by_names, func)
         return self.foreach_worker(asked, local_worker=local_env_runner, remote_worker_ids=remote_worker_ids)
 

@@ -15,7 +15,7 @@ import runtime
 from rllib import spans
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
-from rllib.evaluation.asked_workers import AskedWorkers
+from rllib.evaluation.asked_workers import AskedWorkers, check_function
 from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.patience import EXIT_HANGS, PATIENCE
 from rllib.evaluation.quorum import quorum_of
@@ -252,6 +252,7 @@ class WorkerSet(AskedWorkers):
         Raises:
             ValueError: for an index without a worker.
         """
+        check_function("foreach_worker", function, "(worker)")
         local = [function(self._present_local(), *args)] if local_worker and self._has_local else []
         return local + (self._ask_remote(function, args, remote_worker_ids) if self.num_workers else [])
 

@@ -68,6 +68,17 @@ def test_each_hook_is_heard():
         assert algo.callbacks.heard == ["init", "evaluate", 3]
 
 
+def test_dicts_that_hooks_add_to_results_list_what_they_have():
+    class Adds(DefaultCallbacks):
+        def on_train_result(self, *, result, **kwargs):
+            result["added"] = {"inner": {"value": 3}}
+
+    with config().callbacks(Adds).build() as algo:
+        result = algo.train()
+    with pytest.raises(KeyError, match=r"'nothing' is not in result.*There are value"):
+        result["added"]["inner"]["nothing"]
+
+
 def test_a_batch_of_shared_memory_may_be_changed():
     with config(num_workers=1).build() as algo:
         algo.train()

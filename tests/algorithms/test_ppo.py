@@ -107,6 +107,17 @@ def test_a_batch_of_other_weights_is_refused():
             algo.learn_on_batch(batch, lr=1e-3, clip_param=0.2, kl_coeff=0.0, vf_loss_coeff=1.0, entropy_coeff=0.0)
 
 
+@pytest.mark.parametrize("batch", [{}, None, {"obs": np.zeros((4, 4), np.float32)}])
+def test_what_is_no_batch_is_refused(batch):
+    with config().build() as algo, pytest.raises(TypeError, match="learn_on_batch needs a SampleBatch, but got"):
+        algo.learn_on_batch(batch, lr=1e-3)
+
+
+def test_a_batch_of_a_policy_that_does_not_learn_is_refused():
+    with config().build() as algo, pytest.raises(KeyError, match="'p1' learns here; those that do: default_policy"):
+        algo.learn_on_batch(algo.sample(128), "p1", lr=1e-3)
+
+
 def test_training_goes_on_exactly_where_a_checkpoint_left_it(tmp_path):
     """Episodes and fragments end together here, so that the state of the environments is no part of it."""
     with _aligned() as whole:

@@ -1,6 +1,7 @@
 """Workers in processes of their own: the same data as in one process, and deaths that do not stop the run."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -486,6 +487,25 @@ def test_the_share_of_a_dead_worker_is_worked_on_again(restart, tmp_path):
     assert found == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert workers.num_healthy_workers == 1 + restart
     workers.stop()
+
+
+@pytest.mark.parametrize(
+    ("method", "takes"),
+    [
+        ("foreach_worker", "function(worker)"),
+        ("foreach_env", "function(environment)"),
+        ("foreach_env_with_context", "function(environment, EnvContext)"),
+        ("foreach_policy", "function(policy, policy id)"),
+        ("foreach_policy_to_train", "function(policy, policy id)"),
+        ("foreach_worker_with_id", "function(index, worker)"),
+        ("foreach_env_runner", "function(worker), or the name of a method"),
+    ],
+)
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_what_is_no_function_is_refused_before_workers_are_asked(method, takes, num_workers):
+    told = re.escape(f"{method} needs a {takes}") + ".* but got 3"
+    with config(num_workers=num_workers).build() as algo, pytest.raises(TypeError, match=told):
+        getattr(algo.workers, method)(3)
 
 
 def test_a_function_for_remote_workers_alone_leaves_the_local_one_out():

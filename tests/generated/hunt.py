@@ -3,11 +3,13 @@
 import contextlib
 import faulthandler
 import gc
+import itertools
 import json
 import multiprocessing
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,13 +139,13 @@ def names_of_faults(outcome: dict) -> set[str]:
     return {f"{fault['stage']}: {fault['kind']} {fault['place']}".strip() for fault in outcome["faults"]}
 
 
-def shrunk(draw: Draw, outcome: dict, runner: Runner) -> Draw:
-    """A draw with fewer settings and one of the same faults."""
-    wanted = names_of_faults(outcome)
+def shrunk(draw: Draw, outcome: dict, runner: Runner, limit_s: float = 240.0) -> Draw:
+    """A draw with fewer settings and one of the same faults: the smallest that is found within limit_s seconds."""
+    wanted, ends = names_of_faults(outcome), time.monotonic() + limit_s
     smaller = True
     while smaller:
         smaller = False
-        for candidate in _smaller(draw):
+        for candidate in itertools.takewhile(lambda _: time.monotonic() < ends, _smaller(draw)):
             if names_of_faults(runner.run(candidate)) & wanted:
                 draw, smaller = candidate, True
                 break

@@ -166,6 +166,7 @@ def test_a_failing_draw_is_made_smaller():
     assert small["settings"].keys() == {"gamma", "model"} and len(small["settings"]["model"]) == 1
     assert small["world"] == {"observation": "numbers", "mask": "info", "length": 5, "end": "terminated"}
     assert small["changes"] == ["removed"]
+    assert shrunk(drawn, Fails().run(drawn), Fails(), limit_s=0.0) == drawn
 
 
 @pytest.mark.parametrize("mapped", [{}, {"mapped": "policy_mapping_fn"}, {"mapped": "both"}], ids=str)

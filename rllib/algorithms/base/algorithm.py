@@ -49,7 +49,7 @@ from rllib.config.conflicts import Unfit
 from rllib.did_you_mean import explains
 from rllib.env.episodes import Episode
 from rllib.env.factories.registry import EnvContext, EnvFactory
-from rllib.errors import NotFiniteError
+from rllib.errors import NotFiniteError, UnknownPolicyError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import call_recreated_hooks, make_callbacks
 from rllib.evaluation.evaluator import Duration
@@ -654,7 +654,20 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         return self.agents.settings.numbers[policy_id]
 
     def learn_on_batch(self, batch: SampleBatch, policy_id: str = DEFAULT_POLICY, **settings) -> dict[str, float]:
-        """Makes one `Learner.update` of a policy on the batch, counted and timed; settings as for `Learner.update`."""
+        """Makes one `Learner.update` of a policy on the batch, counted and timed; settings as for `Learner.update`.
+
+        Raises:
+            TypeError: if the batch is no SampleBatch, or a setting is missing.
+            UnknownPolicyError: (a KeyError and ValueError) if no policy with this id learns.
+            ValueError: as `Learner.update`.
+        """
+        if not isinstance(batch, SampleBatch):
+            raise TypeError(
+                f"learn_on_batch needs a SampleBatch, but got {batch!r:.80}. SampleBatch({{NAME: ARRAY, ...}}) makes "
+                "one of columns with equally many rows."
+            )
+        if policy_id not in self.trainees:
+            raise UnknownPolicyError(f"no policy {policy_id!r} learns here; those that do: {', '.join(self.trainees)}")
         return self.trainees[policy_id].learn_on_batch(batch, **settings)
 
     def auxiliary_weights(self) -> dict[str, float]:
@@ -760,6 +773,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
                 self._learning.on_result(result)
             self.log_result(result)
             self.metrics.add_logged_here(result)
+            result.list_parts()  # of dicts that callbacks and curricula have added, too
             self._reporting.on_result(result)
             return result
 

@@ -209,6 +209,10 @@ class Worker:
         """Whether a saved state is one of this kind of worker, with as many environments; that of others may be any."""
         return _form(state) == _form(self.get_state())
 
+    def split_state(self, state: Any) -> list[list[dict]]:
+        """The parts of a worker's saved state, one an environment; joined they are the state. [] for another form."""
+        return [[each] for each in state] if _form(state) else []
+
     def set_state(self, state: list[dict]) -> None:
         """Restores what `get_state` returned."""
 

@@ -1,6 +1,7 @@
 """The rollout workers of an algorithm: one object in this process, or a fleet of actors."""
 
 import functools
+import itertools
 import json
 import logging
 import math
@@ -372,7 +373,8 @@ class WorkerSet(AskedWorkers):
         """Restores a state of `get_state`; new episodes begin on seeds that the run has not used.
 
         Args:
-            state: of a set of any size; it is taken over by a set with as many workers and environments.
+            state: of a set of any size; it is taken over by a set with as many environments, however they are divided
+                among workers.
             restores: number of checkpoints that the run has been restored from, this one included.
         """
         self.restores = restores
@@ -428,7 +430,18 @@ def _change_worker(worker, settings: RolloutSettings) -> None:
 
 def _restore_worker(worker, states: str, restores: int) -> None:
     worker.start_over(incarnation=seeding.incarnation(restores))
-    saved = json.loads(states)
-    own = saved[max(worker.worker_index - 1, 0)] if len(saved) == max(worker.settings.num_workers, 1) else []
+    own = _own_part(worker, json.loads(states))
     if worker.takes_state(own):
         worker.set_state(own)
+
+
+def _own_part(worker, states: list) -> list:
+    """A worker's part of the states of all workers of a set, which may have divided the environments differently."""
+    number, num_workers = max(worker.worker_index - 1, 0), max(worker.settings.num_workers, 1)
+    if len(states) == num_workers:
+        return states[number]
+    environments = [part for state in states for part in worker.split_state(state)]
+    count = len(worker.split_state(worker.get_state()))
+    if len(environments) != num_workers * count:
+        return []
+    return list(itertools.chain.from_iterable(environments[number * count : (number + 1) * count]))

@@ -171,6 +171,36 @@ def test_a_restored_run_is_the_run_that_goes_on(made, tmp_path):
             assert not differing(algo.get_state(), other.get_state())
 
 
+FOUR = {"num_envs_per_worker": 4}
+DIVIDED = {
+    "PPO": functools.partial(configured, "PPO", rollouts=FOUR, train_batch_size=40, sgd_minibatch_size=20),
+    "a memory": functools.partial(
+        configured, "PG", rollouts=FOUR, train_batch_size=40, model={"use_gru": True, "lstm_cell_size": 4}
+    ),
+    "a replay": functools.partial(configured, "DQN", rollouts=FOUR, noisy=True),
+    "noise of exploration": functools.partial(
+        configured, "DDPG", True, rollouts=FOUR, explore={"type": "OrnsteinUhlenbeckNoise"}
+    ),
+    "agents": several("PPO", rollouts=FOUR, train_batch_size=80, sgd_minibatch_size=20),
+    "agents with a replay": several("SAC", box=True, rollouts=FOUR),
+}
+
+
+@pytest.mark.parametrize("divisions", [((0, 4), (2, 2)), ((2, 2), (0, 4)), ((2, 2), (4, 1))], ids=str)
+@pytest.mark.parametrize("name", DIVIDED)
+def test_environments_are_divided_differently_after_a_restore(name, divisions, tmp_path):
+    before, after = ({"num_rollout_workers": w, "num_envs_per_worker": envs} for w, envs in divisions)
+    with DIVIDED[name]().rollouts(**before).build() as algo:
+        for _ in range(2):
+            algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+        algo.train()
+        with Algorithm.from_checkpoint(path, after, load_user_code=True) as other:
+            other.train()
+            for policy_id, weights in algo.get_weights().items():
+                np.testing.assert_array_equal(other.get_weights()[policy_id], weights)
+
+
 @pytest.mark.parametrize("made", CASES, indirect=True)
 def test_a_run_that_goes_back_is_a_new_one_from_there(made, tmp_path):
     with made.build() as algo:

@@ -140,13 +140,16 @@ def algorithms() -> dict:
 
 
 @pytest.mark.parametrize("name", algorithms())
-def test_weights_are_equal_bits_after_every_update_however_environments_are_shared_out(name):
-    runs = {}
+def test_weights_are_equal_bits_after_every_update_however_environments_are_shared_out(name, tmp_path):
+    """Also after a restore from the checkpoint of a run that had shared them out differently."""
+    runs, checkpoint = {}, None
     for num_workers, num_envs in SPLITS:
         config = algorithms()[name].debugging(seed=3)
         config.environment(config.env or "CartPole-v1")
         config.rollouts(num_rollout_workers=num_workers, num_envs_per_worker=num_envs)
         config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=0)
+        if "store_buffer_in_checkpoints" in config:
+            config.training(store_buffer_in_checkpoints=True)
         with config.build() as algo:
             weights, updates = [], 0
             while updates < 6:
@@ -154,6 +157,10 @@ def test_weights_are_equal_bits_after_every_update_however_environments_are_shar
                 if algo.num_updates > updates:
                     updates = algo.num_updates
                     weights.append(algo.learner.weights.copy())
+                    if len(weights) == 3:
+                        own = algo.save(tmp_path / f"{num_workers}_{num_envs}")
+                        algo.restore(checkpoint or own)
+                        checkpoint = own
             runs[num_workers, num_envs] = (algo.timesteps, weights)
     timesteps, expected = runs[0, 4]
     assert not np.array_equal(expected[0], expected[-1])

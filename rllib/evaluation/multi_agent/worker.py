@@ -1,5 +1,7 @@
 """Samples with several agents: steps N environments, whose agents act in the lanes of their policies."""
 
+import itertools
+import operator
 from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
@@ -299,6 +301,17 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         """Whether a saved state is of this kind of worker; `set_state` restores the policies whose slots fit."""
         is_of_slots = isinstance(state, list) and all(isinstance(each, dict) for each in state)
         return is_of_slots and all("policy" in each or "episode" in each for each in state)
+
+    def split_state(self, state):
+        of_episodes = [each for each in state if "episode" in each] if self.takes_state(state) else []
+        parts: list[list[dict]] = [[] for _ in of_episodes]
+        of_slots = [each for each in state if "policy" in each] if parts else []
+        for _, group in itertools.groupby(of_slots, operator.itemgetter("policy")):
+            slots = list(group)  # of the environments in their order
+            count = len(slots) // len(parts)
+            for index, part in enumerate(parts):
+                part += slots[index * count : (index + 1) * count]
+        return [[*part, episode] for part, episode in zip(parts, of_episodes, strict=True)]
 
     def _drop_episodes(self) -> None:
         self._lane_set.start_over()

@@ -19,7 +19,8 @@ from rllib.evaluation.patience import Patience
 from rllib.evaluation.worker import Worker
 from rllib.policy import Policy, Snapshots
 
-_TOGETHER = 8
+# Environments that play an evaluation's episodes, where no number was chosen for it: they act together.
+EPISODES_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -144,12 +145,11 @@ class EvaluationWorker(Worker):
                 f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given"
             )
         settings, worker_index = self.settings, self.worker_index
-        # Episodes of one environment are played in eight, which act together; a number that was chosen is kept, since a
-        # VectorEnv may have no other. Steps and seconds are counted in one, since each of several would exceed them by
-        # its last episode, which is played to the end.
+        # Steps and seconds are counted in num_envs: each environment exceeds them by its last episode, which is played to
+        # the end.
         num_envs = settings.num_envs
-        if num_envs == 1 and duration.unit == "episodes":
-            num_envs = min(int(duration.amount), _TOGETHER)
+        if settings.num_envs_of_episodes and duration.unit == "episodes":
+            num_envs = min(int(duration.amount), settings.num_envs_of_episodes)
         first = worker_index * num_envs
         indices = range(first, first + num_envs)
         try:
@@ -157,9 +157,7 @@ class EvaluationWorker(Worker):
                 Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
                 # Training environments may be stepped in this process, too; evaluation must not change what they draw.
                 seeding.keeping_process_state(),
-                contextlib.closing(
-                    self._open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, worker_index, round_index)
-                ) as self.stream,
+                contextlib.closing(self._opened_stream(indices, round_index)) as self.stream,
             ):
                 episodes = self._play(Budget(duration, num_envs), patience, indices, round_index, explore)
         finally:
@@ -167,6 +165,17 @@ class EvaluationWorker(Worker):
         if episodes and (logged := pop_logged(self.callbacks)):
             episodes[-1] = replace(episodes[-1], logged=logged)
         return episodes
+
+    def _opened_stream(self, indices: range, round_index: int) -> Any:
+        try:
+            return self._open_stream(seeding.EVALUATION_ENVIRONMENTS, indices, self.worker_index, round_index)
+        except Exception as error:
+            if len(indices) > self.settings.num_envs:
+                error.add_note(
+                    f"an evaluation plays episodes in {len(indices)} environments at once here; "
+                    'evaluation_config={"num_envs_per_worker": 1} plays all of them in one'
+                )
+            raise
 
     @property
     def _open_stream(self) -> Callable[..., Any]:
@@ -196,6 +205,8 @@ class EvaluationWorker(Worker):
         mapping = settings.normalize_actions, settings.clip_actions
         player = self._make_player(action_mapper(stream.action_space, self.policy.distribution, *mapping), rng)
         finished: list[Episode] = []
+        if stream.steps_apart:
+            stream.wants_next = lambda i: i in stream.lives_lost or budget.goes_on(i, int(lengths[i]) + 1)
         stream.reset(buffers)
         steps = 0
 
@@ -207,7 +218,9 @@ class EvaluationWorker(Worker):
             check(observations, steps)
             steps += 1
             patience.check(budget.playing, steps)
-            ended = stream.step(player.act(observations, ~resets_next, where), buffers)
+            active = None if budget.playing.all() or not stream.steps_apart else budget.playing
+            acting = ~resets_next if active is None else active
+            ended = stream.step(player.act(observations, acting, where), buffers, active)
             returns += rewards
             if costs is not None:
                 costs += self._costs_of(buffers)

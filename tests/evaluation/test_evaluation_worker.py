@@ -1,5 +1,6 @@
 """Evaluation workers: whole episodes, in environments that exist for nothing else."""
 
+import os
 import time
 from dataclasses import replace
 
@@ -58,6 +59,103 @@ def test_evaluation_actors_make_no_training_environments(tmp_path):
         for _ in range(2):
             assert algo.evaluate()["episodes_this_iter"] == 6
     assert sorted(told.read_text().splitlines()) == ["1 evaluation"] * 6 + ["2 evaluation"] * 6
+
+
+class LoggedEnv(CountingEnv):
+    """Episodes of different lengths; the file `log` has a line for each reset and step of each environment."""
+
+    def __init__(self, config):
+        super().__init__({"lengths": [2, 9, 4]})
+        self._log = config["log"]
+
+    def _tell(self, what):
+        with open(self._log, "a") as file:
+            file.write(f"{os.getpid()} {id(self)} {what}\n")
+
+    def reset(self, **options):
+        self._tell("reset")
+        return super().reset(**options)
+
+    def step(self, action):
+        self._tell("step")
+        return super().step(action)
+
+
+def logged(tmp_path, num_workers, mode, **evaluation):
+    return (
+        PPOConfig()
+        .environment(LoggedEnv, env_config={"log": str(tmp_path / "log")})
+        .rollouts(num_rollout_workers=0, gym_env_vectorize_mode=mode)
+        .training(model={"fcnet_hiddens": [8]})
+        .evaluation(evaluation_num_workers=num_workers, **evaluation)
+    )
+
+
+@pytest.mark.parametrize(("num_workers", "mode"), [(0, "sync"), (2, "sync"), (0, "async")])
+@pytest.mark.parametrize("evaluation_config", [{}, {"num_envs_per_worker": 1}, {"num_envs_per_worker": 2}], ids=str)
+@pytest.mark.parametrize("unit", ["episodes", "timesteps"])
+def test_environments_make_the_steps_that_an_evaluation_reports(tmp_path, num_workers, mode, evaluation_config, unit):
+    given = {"evaluation_duration": 5 if unit == "episodes" else 20, "evaluation_duration_unit": unit}
+    with logged(tmp_path, num_workers, mode, evaluation_config=evaluation_config, **given).build() as algo:
+        (tmp_path / "log").write_text("")
+        result = algo.evaluate()
+        lines = (tmp_path / "log").read_text().splitlines()
+    assert sum(line.endswith("step") for line in lines) == result["timesteps_this_iter"] > 0
+    assert sum(line.endswith("reset") for line in lines) == result["episodes_this_iter"]
+    at_once = evaluation_config.get("num_envs_per_worker") or (8 if unit == "episodes" else 1)
+    count = len({line.rpartition(" ")[0] for line in lines})
+    assert count == min(max(num_workers, 1) * at_once, result["episodes_this_iter"])
+
+
+def test_an_environment_that_cannot_be_made_twice_has_a_remedy(tmp_path):
+    class Single(CountingEnv):
+        there = 0
+
+        def __init__(self, config):
+            super().__init__({"lengths": [3]})
+            self._counts = config.in_evaluation
+            Single.there += self._counts
+            if Single.there > 1:
+                raise OSError("the simulator's port is in use")
+
+        def close(self):
+            Single.there -= self._counts
+
+    config = PPOConfig().environment(Single).rollouts(num_rollout_workers=0).training(model={"fcnet_hiddens": [8]})
+    with config.build() as algo, pytest.raises(OSError, match="port is in use") as raised:
+        algo.evaluate(4)
+    Single.there = 0
+    assert any('evaluation_config={"num_envs_per_worker": 1}' in note for note in raised.value.__notes__)
+    with config.copy().evaluation(evaluation_config={"num_envs_per_worker": 1}).build() as algo:
+        assert algo.evaluate(4)["episodes_this_iter"] == 4
+
+
+class LastHasNoAction(CountingEnv):
+    """Episodes end with an observation in which no action is legal."""
+
+    def __init__(self, config=None):
+        super().__init__({"lengths": [2, 9, 4]})
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.observation_space = gymnasium.spaces.Dict(
+            {"observation": self.observation_space, "action_mask": gymnasium.spaces.MultiBinary(2)}
+        )
+
+    def _with_mask(self, observation, legal):
+        return {"observation": observation, "action_mask": np.full(2, legal, np.int8)}
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        return self._with_mask(observation, True), info
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return self._with_mask(observation, not (terminated or truncated)), reward, terminated, truncated, info
+
+
+def test_environments_whose_share_is_over_take_no_action():
+    config = PPOConfig().environment(LastHasNoAction).rollouts(num_rollout_workers=0)
+    with config.training(model={"fcnet_hiddens": [8]}).build() as algo:
+        assert algo.evaluate(5)["episodes_this_iter"] == 5
 
 
 def test_evaluation_plays_every_episode_to_its_end():

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -178,6 +179,7 @@ class Trial:
         self._rng = random.Random(draw["seed"])
         self._remedied_before = None
         self._iterations = 0
+        self._evaluated: Counter[str] = Counter()
         self._left_to_world: set[str] = set()
         self._algorithm: Algorithm | None = None  # whose discriminator is looked at
 
@@ -421,6 +423,7 @@ class Trial:
         """The result of a further iteration."""
         result = algorithm.train()
         self._iterations += 1
+        self._evaluated.update({key: result["evaluation"][key] for key in _OF_EVALUATIONS if "evaluation" in result})
         self._check_result(result, self._iterations)
         if result.get("noted", 0) != (wanted := count_of_notes(algorithm.config.callbacks_class)):
             self.note("callbacks", f"{result.get('noted', 0)} of {wanted} were called")
@@ -671,20 +674,23 @@ class Trial:
             sentences.clear()
 
     def _check_counts(self, algorithm: Algorithm, result: Mapping[str, Any]) -> None:
-        """Steps and episodes, where all worlds are in this process and none are for evaluation alone."""
+        """Steps and episodes, of evaluations too, where all worlds are in this process."""
         config = algorithm.config
         is_here = not config.num_rollout_workers and config.gym_env_vectorize_mode != "async"
-        if not is_here or config.evaluation_interval or self.world["kind"] not in COUNTED:
+        if config.evaluation_interval:  # steps of episodes that worlds fail in are in no evaluation's result
+            is_here = is_here and not config.evaluation_num_workers and not self.world.get("fails")
+        if not is_here or self.world["kind"] not in COUNTED:
             return
         if config.get("eval_prob") is not None or config.get("sample_async") or config.get("evaluate_teacher"):
             return
         has_limit = any("TimeLimit" in each for each in config.env_wrappers or ())  # which ends episodes of its own
-        sampled = result["num_env_steps_sampled"]
+        sampled = result["num_env_steps_sampled"] + self._evaluated["num_env_steps_sampled_this_iter"]
+        ended = result["episodes_total"] + self._evaluated["episodes_this_iter"]
         # A step of an AECEnv is one agent's.
         if sampled != worlds.steps[0] and self.world["kind"] != "aec":
             self.note("counts", f"{sampled} steps were reported, but worlds have made {worlds.steps[0]}")
-        if result["episodes_total"] != worlds.episodes[0] and not (self.world.get("fails") or has_limit):
-            self.note("counts", f"{result['episodes_total']} episodes were reported, {worlds.episodes[0]} have ended")
+        if ended != worlds.episodes[0] and not (self.world.get("fails") or has_limit):
+            self.note("counts", f"{ended} episodes were reported, {worlds.episodes[0]} have ended")
 
     def _evaluate(self, algorithm: Algorithm) -> None:
         if self.world["kind"] in worlds.EXTERNAL:
@@ -744,6 +750,9 @@ class Trial:
         elif not equal(result["info"]["learner"], after["info"]["learner"]):
             self.note("not exact", "statistics of the learner differ in the iteration after a restore")
 
+
+# Counts in the result of an evaluation.
+_OF_EVALUATIONS = ("num_env_steps_sampled_this_iter", "episodes_this_iter")
 
 COUNTED = ("single", "agents", "group", "parallel", "aec")
 

@@ -14,7 +14,7 @@ from rllib.compat.names import foreign_program
 from rllib.config.conflicts import Mistake, SettingsError, Unfit
 from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import DefaultCallbacks, call_recreated_hooks
-from rllib.evaluation.evaluator import Duration, EvaluationWorker
+from rllib.evaluation.evaluator import EPISODES_AT_ONCE, Duration, EvaluationWorker
 from rllib.evaluation.settings import PolicySettings, RolloutSettings
 from rllib.evaluation.teacher_evaluation import TeacherEvaluationWorker
 from rllib.evaluation.worker_set import WorkerSet
@@ -59,6 +59,8 @@ class Evaluations:
         self._algorithm = algorithm
         self._config = algorithm.config.get_evaluation_config_object()
         self._settings = self._own_settings(training)
+        if self._settings.num_envs == 1 and "num_envs_per_worker" not in algorithm.config.evaluation_changes():
+            self._settings = replace(self._settings, num_envs_of_episodes=EPISODES_AT_ONCE)
         if self._settings.is_external and algorithm.config.evaluation_interval:
             raise algorithm.config.error(
                 Mistake(

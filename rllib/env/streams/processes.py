@@ -31,13 +31,11 @@ class ProcessStream(SyncStream):
             process.begin_close()
         super().close()
 
-    def _start_next(self, ended, rows):
-        # Observers may look at an environment before it is reset.
-        if self.resets_ended and self._observer is None:
+    def _begin_resets(self, indices):
+        if self._observer is None:  # which may look at an environment before it is reset
             processes = self._processes()
-            for index in ended:
+            for index in indices:
                 processes[index].begin("reset", self._seeds[index])
-        return super()._start_next(ended, rows)
 
     def _processes(self) -> list[EnvironmentProcess]:
         """The processes, without the adapters around environments of the old gym API."""

@@ -216,6 +216,8 @@ class SyncStream(EnvironmentStream):
     def _start_next(self, ended: list[int], rows: list) -> list[tuple[int, np.ndarray]]:
         """Resets ended environments, whose entries in `rows` become first observations; returns the final ones."""
         finals = []
+        reset = [i for i in ended if self.resets_ended and (self.wants_next is None or self.wants_next(i))]
+        self._begin_resets(reset)
         for index in ended:
             # A copy, made before the reset: environments may hand out the same array again.
             final = self.column.row(rows[index])
@@ -224,12 +226,15 @@ class SyncStream(EnvironmentStream):
             finals.append((index, final))
             if self._observer is not None:
                 self._observer.ended(index)
-            if self.resets_ended:
+            if index in reset:
                 rows[index] = self._reset_env(index)
             else:
                 self._deadlines[index] = NEVER
         self._next_deadline = min(self._deadlines)
         return finals
+
+    def _begin_resets(self, indices: list[int]) -> None:
+        """Begins the resets of environments that others compute meanwhile."""
 
     def _reset_env(self, index: int):
         """Starts an episode in one environment and returns its first observation, unconverted."""

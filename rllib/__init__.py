@@ -14,6 +14,10 @@ moved.install()
 if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
     os.environ["GOMP_SPINCOUNT"] = "2000"
 
+# Where a process leaves SIGTERM alone, pygame's SDL takes it, as an event "quit" that no environment reads: a process
+# that draws would not end by it. Read when pygame begins; workers and processes of environments inherit it.
+os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")
+
 __version__ = "0.1.0"
 
 # Loaded on first use, so that `import rllib` stays quick and never brings in torch.

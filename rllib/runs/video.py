@@ -1,5 +1,6 @@
 """Video files, written frame by frame."""
 
+import math
 import os
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from rllib.storage.local_path import local_path
 _PALETTES = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
 # The usual pixel format has one colour for two by two pixels, so that sizes have to be even.
 _EVEN = ["-pix_fmt", "yuv420p", "-vf", "scale=ceil(iw/2)*2:ceil(ih/2)*2"]
+# Frames per second of an environment that says nothing.
+DEFAULT_FPS = 30.0
+# Those that all kinds of files can have: ffmpeg rounds others to nothing, or its counters do not hold them.
+_FPS = 0.001, 1e6
 # Ending of a file -> how ffmpeg encodes it.
 _ENCODINGS = {
     ".mp4": ["-vcodec", "libx264", "-crf", "25", *_EVEN],
@@ -42,6 +47,26 @@ def has_display() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ[name] for name in variables)
 
 
+def fps_of(env) -> float:
+    """Frames per second at which the environment should be shown: `render_fps` of its metadata, if it has that.
+
+    Raises:
+        ValueError: if `render_fps` is no number that videos can have.
+    """
+    given = (getattr(env, "metadata", None) or {}).get("render_fps") or DEFAULT_FPS
+    return _checked_fps(given, "metadata['render_fps'] of the environment")
+
+
+def _checked_fps(given, name: str) -> float:
+    try:
+        fps = float(given)
+    except (TypeError, ValueError, OverflowError):
+        fps = math.nan
+    if not _FPS[0] <= fps <= _FPS[1]:
+        raise ValueError(f"{name} is {given!r}, but has to be a number from {_FPS[0]:g} to {_FPS[1]:.0f}")
+    return fps
+
+
 class VideoFile:
     """A video file. Each frame goes to ffmpeg at once, so that memory does not grow with the length.
 
@@ -49,10 +74,10 @@ class VideoFile:
 
     Args:
         path: path of the file; its ending chooses the format (.mp4, .webm, .gif).
-        fps: frames per second.
+        fps: frames per second, from 0.001 to 1000000; numpy's numbers are accepted, too.
 
     Raises:
-        ValueError: for another ending.
+        ValueError: for another ending or another number.
         ImportError: without the package imageio-ffmpeg, which brings ffmpeg.
     """
 
@@ -64,7 +89,8 @@ class VideoFile:
             import imageio_ffmpeg
         except ImportError as error:
             raise ImportError(f"videos need imageio-ffmpeg: {install_hint('video')}") from error
-        self._rate, self._program = str(Fraction(fps).limit_denominator()), imageio_ffmpeg.get_ffmpeg_exe
+        self._rate = str(Fraction(_checked_fps(fps, "fps")).limit_denominator())
+        self._program = imageio_ffmpeg.get_ffmpeg_exe
         self._ffmpeg: subprocess.Popen | None = None
 
     def add(self, frame: np.ndarray) -> None:

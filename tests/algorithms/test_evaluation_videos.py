@@ -75,6 +75,12 @@ def test_an_environment_that_does_not_draw_itself_is_refused_by_build(tmp_path):
         config(tmp_path, CountingEnv).build()
 
 
+def test_no_frames_per_second_are_refused_by_build(tmp_path, monkeypatch):
+    monkeypatch.setitem(Drawn.metadata, "render_fps", float("nan"))
+    with pytest.raises(ValueError, match="render_fps"):
+        config(tmp_path).build()
+
+
 def test_videos_need_evaluations(tmp_path):
     with pytest.raises(ValueError, match="evaluation_videos=2 needs evaluation_interval"):
         config(tmp_path).evaluation(evaluation_interval=None).build()

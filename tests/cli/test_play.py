@@ -248,6 +248,16 @@ def test_what_is_missing_is_named(rllib_command, tmp_path, monkeypatch):
     assert result.exit_code == 2 and "[video]'" in result.output
 
 
+@pytest.mark.parametrize("display", ["", ":0"])
+def test_no_frames_per_second_of_the_environment_are_one_line(rllib_command, tmp_path, monkeypatch, display):
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.setitem(Drawn.metadata, "render_fps", float("nan"))
+    checkpoint_of(Drawn, tmp_path)
+    result = rllib_command("play", "run")
+    assert result.exit_code == 2 and "metadata['render_fps'] of the environment is nan" in result.output
+    assert rllib_command("play", "run", "--fps", 1000).exit_code == 0
+
+
 def test_a_package_that_drawing_needs_is_named(rllib_command, tmp_path, monkeypatch):
     def render(self):
         raise gymnasium.error.DependencyNotInstalled("pygame is not installed, pip install it")

@@ -3,8 +3,16 @@
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+
+from rllib.compat.programs.sb3.environments import DummyVecEnv, VecVideoRecorder
+from rllib.runs.video import DEFAULT_FPS, VideoFile, fps_of
+from tests.cli.test_play import Drawn, frames_of
+
+FRAME = np.zeros((32, 48, 3), np.uint8)
 
 DRAWING = """
 import signal
@@ -27,3 +35,27 @@ def test_a_process_that_draws_by_pygame_ends_by_sigterm():
         assert any(line == "drawn\n" for line in process.stdout)  # pygame greets before it
         process.send_signal(signal.SIGTERM)
     assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("fps", [12, 12.5, 1 / np.float32(0.08), np.int64(12), np.array(12.5), 0.001, 1e6])
+def test_frames_per_second_are_any_number_that_videos_can_have(tmp_path, fps):
+    assert fps_of(SimpleNamespace(metadata={"render_fps": fps})) == fps
+    for ending in ("mp4", "gif", "webm"):
+        with VideoFile(tmp_path / f"a.{ending}", fps) as video:
+            video.add(FRAME)
+    if fps in (12, 12.5):
+        assert frames_of(tmp_path / "a.mp4")[1] == fps
+
+
+@pytest.mark.parametrize("metadata", [{}, None, {"render_fps": None}, {"render_fps": 0}])
+def test_an_environment_without_frames_per_second_has_the_usual_ones(metadata):
+    assert fps_of(SimpleNamespace(metadata=metadata)) == DEFAULT_FPS
+
+
+@pytest.mark.parametrize("fps", [-5, float("nan"), np.float32("inf"), 1e-9, 1e12, "fast", [30, 30]])
+def test_no_frames_per_second_are_refused_before_the_first_frame(tmp_path, monkeypatch, fps):
+    with pytest.raises(ValueError, match=r"fps is .*, but has to be a number from 0\.001 to 1000000"):
+        VideoFile(tmp_path / "a.mp4", fps)
+    monkeypatch.setitem(Drawn.metadata, "render_fps", fps)
+    with pytest.raises(ValueError, match="render_fps"):
+        VecVideoRecorder(DummyVecEnv([lambda: Drawn({"render_mode": "rgb_array"})]), tmp_path, lambda step: True)

@@ -10,9 +10,8 @@ from rllib.algorithms.base.wiring import playable_environment
 from rllib.env.agents import is_multi_agent
 from rllib.env.factories.masks import METHOD
 from rllib.env.factories.registry import EnvContext, EnvFactory
-from rllib.runs.video import VideoFile
+from rllib.runs.video import DEFAULT_FPS, VideoFile, fps_of
 
-DEFAULT_FPS = 30.0
 # Largest number of frames of an evaluation's video: a longer one would fill the disk, and the viewer's memory.
 MOST_FRAMES = 2000
 
@@ -75,11 +74,6 @@ def render_modes(config: AlgorithmConfig) -> tuple[str, ...]:
         env.close()
 
 
-def fps_of(env) -> float:
-    """Frames per second at which the environment should be shown."""
-    return env.metadata.get("render_fps") or DEFAULT_FPS
-
-
 def play_episode(algorithm, env, seed: int | None, explore: bool, draw: Callable[[], None]) -> tuple[float, int]:
     """Plays an episode of one agent, calling `draw` after reset and each step; returns its return and its length."""
     config, player = algorithm.config, algorithm.make_player(explore=explore)
@@ -111,7 +105,7 @@ class EvaluationVideos:
             always has the same seed, so that files can be compared.
 
     Raises:
-        ValueError: if the environment cannot be rendered.
+        ValueError: if the environment cannot be rendered, or its `render_fps` is no number that videos can have.
         ImportError: without the package that writes videos.
     """
 
@@ -119,6 +113,7 @@ class EvaluationVideos:
         VideoFile("needed.gif", DEFAULT_FPS)  # raises for a missing package before training starts
         self._episodes, self._explore = config.evaluation_videos, config.explores_in_evaluation
         self._env = drawn_environment(config.get_evaluation_config_object(), "rgb_array")
+        self._fps = fps_of(self._env)
         self._env.reset()
         self._env.render()  # raises if a package for rendering is missing
         self._agents = None
@@ -131,7 +126,7 @@ class EvaluationVideos:
         """Writes videos/iteration_000012.gif in the algorithm's directory; returns that name, for the results."""
         name = f"videos/iteration_{algorithm.metrics.iteration + 1:06}.gif"
         frames = 0
-        with VideoFile(Path(algorithm.directory, name), fps_of(self._env)) as video:
+        with VideoFile(Path(algorithm.directory, name), self._fps) as video:
 
             def draw() -> None:
                 nonlocal frames

@@ -11,7 +11,6 @@ import gymnasium
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.algorithms.base.videos import (
     drawn_environment,
-    fps_of,
     key_in_infos,
     play_episode,
     render_modes,
@@ -26,7 +25,7 @@ from rllib.cli.policy_table import policy_table
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import SEED, Number
 from rllib.env.episodes import Episode
-from rllib.runs.video import VideoFile, draw_without_display, has_display
+from rllib.runs.video import VideoFile, draw_without_display, fps_of, has_display
 from rllib.storage.local_path import local_path
 
 
@@ -158,12 +157,14 @@ def _drawing(
         return lambda: None
     if mode == "ansi":
         return lambda: click.echo(env.render())
+    with user_input():
+        fps = fps or fps_of(env)
     if output is None:
-        return _Window(env, fps or fps_of(env))
+        return _Window(env, fps)
     stack.enter_context(writing(output))
     try:
         with user_input():
-            video = stack.enter_context(VideoFile(output, fps or fps_of(env)))
+            video = stack.enter_context(VideoFile(output, fps))
     except ImportError as error:
         raise Mistake(str(error)) from error
 

@@ -11,7 +11,7 @@ import gymnasium
 import msgspec
 
 from rllib.algorithms.base.algorithm import Algorithm
-from rllib.algorithms.base.videos import drawn_environment, fps_of, play_episode
+from rllib.algorithms.base.videos import drawn_environment, play_episode
 from rllib.algorithms.base.wiring import environment_name
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, storage_input, user_input
@@ -27,7 +27,7 @@ from rllib.remote.url import is_url
 from rllib.runs.drawing import CurveLogger
 from rllib.runs.files import read_params, read_results
 from rllib.runs.safe_files import write_whole
-from rllib.runs.video import VideoFile, draw_without_display
+from rllib.runs.video import VideoFile, draw_without_display, fps_of
 from rllib.serving.loaded_policy import policy_ids
 from rllib.storage.checkpoint import read_manifest
 from rllib.storage.foreign_files import copy_inside, inside, read_inside

@@ -17,7 +17,7 @@ from rllib.env.factories.registry import EnvContext, resolve
 from rllib.env.streams.legacy import as_gymnasium
 from rllib.env.vec_env.base import DummyVecEnv, VecEnv, VecEnvWrapper
 from rllib.env.vec_env.monitor import Monitor, is_wrapped
-from rllib.runs.video import VideoFile
+from rllib.runs.video import VideoFile, fps_of
 
 # Random steps of `check_env`: programs call it each time they are run, also of an environment in a Monitor.
 _CHECKED_STEPS = 20
@@ -357,7 +357,7 @@ class VecVideoRecorder(VecEnvWrapper):
         name_prefix: how their names begin.
 
     Raises:
-        ValueError: for another render_mode.
+        ValueError: for another render_mode, or a `render_fps` that is no number.
         ImportError: without the package that writes films.
     """
 
@@ -372,6 +372,7 @@ class VecVideoRecorder(VecEnvWrapper):
         super().__init__(venv)
         if self.render_mode != "rgb_array":
             raise ValueError(f"a film needs render_mode='rgb_array', but the environments have {self.render_mode!r}")
+        self.frames_per_sec = fps_of(venv)
         self.video_folder, self.video_length, self.name_prefix = Path(video_folder), video_length, name_prefix
         self.video_folder.mkdir(parents=True, exist_ok=True)
         self.record_video_trigger, self.step_id = record_video_trigger, 0
@@ -407,7 +408,7 @@ class VecVideoRecorder(VecEnvWrapper):
     def _write(self) -> None:
         if self._frames:
             name = f"{self.name_prefix}-step-{self._begun}-to-step-{self._begun + self.video_length}.mp4"
-            with VideoFile(self.video_folder / name, (self.metadata or {}).get("render_fps", 30)) as film:
+            with VideoFile(self.video_folder / name, self.frames_per_sec) as film:
                 for frame in self._frames:
                     film.add(frame)
         self.recording, self._frames = False, []

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import weakref
 from contextlib import nullcontext, suppress
 from ctypes.util import find_library
 from fractions import Fraction
@@ -67,10 +68,25 @@ def _checked_fps(given, name: str) -> float:
     return fps
 
 
+# To each ffmpeg, which completes its file when all processes have closed their ends of the pipe.
+_pipes: weakref.WeakSet = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """Closes in a forked child what is its parent's."""
+    for pipe in list(_pipes):
+        pipe.close()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forked)
+
+
 class VideoFile:
     """A video file. Each frame goes to ffmpeg at once, so that memory does not grow with the length.
 
-    Use it as a context manager; a file without a frame is not written, and one that cannot be completed is removed.
+    Use it as a context manager; a file without a frame is not written, and one that cannot be completed is removed. A
+    fork of the process cannot write to it.
 
     Args:
         path: path of the file; its ending chooses the format (.mp4, .webm, .gif).
@@ -110,11 +126,14 @@ class VideoFile:
             self._start(frame.shape)
         if frame.shape != self._shape:
             raise ValueError(f"all frames have one size: {list(self._shape)}, but this one has {list(frame.shape)}")
+        rest = frame.reshape(-1)
         try:
-            self._ffmpeg.stdin.write(frame)
+            while rest.size:
+                rest = rest[self._ffmpeg.stdin.write(rest) :]
         except OSError as error:  # ffmpeg has ended
             self.close()
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
+            self.path.unlink(missing_ok=True)
+            raise OSError(f"{self.path} cannot be written: ffmpeg ended before its last frame") from error
 
     def _start(self, shape: tuple[int, ...]) -> None:
         program = self._program()
@@ -126,13 +145,20 @@ class VideoFile:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close())
         try:
             # In a separate session Ctrl-C does not end it: close() completes the file.
+            # Without a buffer a fork can close its copy of the pipe, and does not write frames a second time.
             self._ffmpeg = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                start_new_session=True,
             )
         except OSError:
             self._errors.close()
             self.path.unlink(missing_ok=True)
             raise
+        _pipes.add(self._ffmpeg.stdin)
 
     def close(self) -> None:
         """Completes the file.
@@ -140,7 +166,7 @@ class VideoFile:
         Raises:
             OSError: if it cannot be written.
         """
-        if self._ffmpeg is None:
+        if self._ffmpeg is None or self._ffmpeg.stdin.closed:  # the latter in a fork
             return
         ffmpeg, self._ffmpeg = self._ffmpeg, None
         with self._errors as errors:
@@ -155,7 +181,7 @@ class VideoFile:
                 raise
             errors.seek(0)
             reason = errors.read().decode(errors="replace").strip()
-        if code:
+        if code or (self.path.is_file() and not self.path.stat().st_size):
             self.path.unlink(missing_ok=True)
             number = -code & 0xFF  # of the error: ffmpeg exits with -errno
             error = OSError(number, os.strerror(number), str(self.path))

@@ -1,5 +1,6 @@
 """Video files, and what drawing does to the process that draws."""
 
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from rllib.compat.programs.sb3.environments import DummyVecEnv, VecVideoRecorder
 from rllib.runs.video import DEFAULT_FPS, VideoFile, fps_of
-from tests.cli.test_play import Drawn, frames_of
+from tests.cli.test_play import Drawn, ffmpeg, frames_of
 
 FRAME = np.zeros((32, 48, 3), np.uint8)
 
@@ -59,3 +60,40 @@ def test_no_frames_per_second_are_refused_before_the_first_frame(tmp_path, monke
     monkeypatch.setitem(Drawn.metadata, "render_fps", fps)
     with pytest.raises(ValueError, match="render_fps"):
         VecVideoRecorder(DummyVecEnv([lambda: Drawn({"render_mode": "rgb_array"})]), tmp_path, lambda step: True)
+
+
+@pytest.mark.parametrize("size", [32, 512])  # less than a pipe holds, and more
+def test_forks_of_the_process_neither_delay_nor_change_a_video(tmp_path, size):
+    """An environment may start processes while it is recorded, and they may end when it ends."""
+    fork = multiprocessing.get_context("fork")
+    path, over = tmp_path / "a.mp4", fork.Event()
+    frames = [np.full((size, size, 3), 20 * step, np.uint8) for step in range(3)]
+    with VideoFile(path, 10) as video:
+        video.add(frames[0])
+        process = fork.Process(target=over.wait, args=(20,))
+        process.start()
+        ended = fork.Process(target=video.close)
+        ended.start()
+        ended.join()
+        for frame in frames[1:]:
+            video.add(frame)
+    try:
+        assert process.is_alive()
+        np.testing.assert_allclose(frames_of(path)[2], [0, 20, 40], atol=6)
+    finally:
+        over.set()
+        process.join()
+    assert ended.exitcode == process.exitcode == 0
+
+
+@pytest.mark.parametrize("size", [2, 512])  # less than a pipe holds, and more
+def test_a_video_that_ffmpeg_does_not_write_is_removed(tmp_path, monkeypatch, size):
+    """It may be a script that ends without an error."""
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ffmpeg, "get_ffmpeg_exe", lambda: str(program))
+    with pytest.raises(OSError, match="ffmpeg ended"), VideoFile(tmp_path / "a.mp4", 10) as video:
+        for _ in range(9):
+            video.add(np.zeros((size, size, 3), np.uint8))
+    assert not (tmp_path / "a.mp4").exists()

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,24 @@ def _checked_fps(given, name: str) -> float:
     return fps
 
 
+def _ffmpeg_program() -> str:
+    """Path or name of the program ffmpeg."""
+    try:
+        import imageio_ffmpeg
+    except ImportError as error:
+        raise ImportError(f"videos need imageio-ffmpeg: {install_hint('video')}") from error
+    try:
+        program = imageio_ffmpeg.get_ffmpeg_exe()
+    except RuntimeError as error:  # a package without the program; it says what to do
+        raise ImportError(f"videos need ffmpeg: {error}") from error
+    if shutil.which(program) is None:
+        raise ImportError(
+            f"videos need ffmpeg, but IMAGEIO_FFMPEG_EXE={program!r} is no program that can be run. Correct or unset "
+            "that environment variable."
+        )
+    return program
+
+
 # To each ffmpeg, which completes its file when all processes have closed their ends of the pipe.
 _pipes: weakref.WeakSet = weakref.WeakSet()
 
@@ -94,19 +113,15 @@ class VideoFile:
 
     Raises:
         ValueError: for another ending or another number.
-        ImportError: without the package imageio-ffmpeg, which brings ffmpeg.
+        ImportError: without the package imageio-ffmpeg, which brings ffmpeg, or if its ffmpeg cannot be run.
     """
 
     def __init__(self, path: str | os.PathLike, fps: float):
         self.path = local_path(path)
         if self.path.suffix not in _ENCODINGS:
             raise ValueError(f"{path} has none of the endings of videos: {', '.join(_ENCODINGS)}")
-        try:
-            import imageio_ffmpeg
-        except ImportError as error:
-            raise ImportError(f"videos need imageio-ffmpeg: {install_hint('video')}") from error
         self._rate = str(Fraction(_checked_fps(fps, "fps")).limit_denominator())
-        self._program = imageio_ffmpeg.get_ffmpeg_exe
+        self._program = _ffmpeg_program()
         self._ffmpeg: subprocess.Popen | None = None
 
     def add(self, frame: np.ndarray) -> None:
@@ -136,12 +151,11 @@ class VideoFile:
             raise OSError(f"{self.path} cannot be written: ffmpeg ended before its last frame") from error
 
     def _start(self, shape: tuple[int, ...]) -> None:
-        program = self._program()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.open("wb").close()  # its error names the path; ffmpeg's is a broken pipe
         self._shape = shape
         frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", self._rate, "-i", "-"]
-        command = [program, "-y", "-v", "error", *frames, "-an", *_ENCODINGS[self.path.suffix], str(self.path)]
+        command = [self._program, "-y", "-v", "error", *frames, "-an", *_ENCODINGS[self.path.suffix], str(self.path)]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close())
         try:
             # In a separate session Ctrl-C does not end it: close() completes the file.
@@ -154,10 +168,10 @@ class VideoFile:
                 stderr=self._errors,
                 start_new_session=True,
             )
-        except OSError:
+        except OSError as error:
             self._errors.close()
             self.path.unlink(missing_ok=True)
-            raise
+            raise OSError(f"ffmpeg cannot be started from {self._program}: {error.strerror}") from error
         _pipes.add(self._ffmpeg.stdin)
 
     def close(self) -> None:

@@ -97,3 +97,31 @@ def test_a_video_that_ffmpeg_does_not_write_is_removed(tmp_path, monkeypatch, si
         for _ in range(9):
             video.add(np.zeros((size, size, 3), np.uint8))
     assert not (tmp_path / "a.mp4").exists()
+
+
+def missing(tmp_path) -> str:
+    return str(tmp_path / "nothing")
+
+
+def damaged(tmp_path) -> str:
+    """A program for which the system has no loader."""
+    (tmp_path / "damaged").write_bytes(b"\0")
+    (tmp_path / "damaged").chmod(0o755)
+    return str(tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("program", [missing, damaged])
+def test_an_ffmpeg_that_cannot_be_run_is_named(tmp_path, monkeypatch, program):
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", path := program(tmp_path))
+    with pytest.raises((ImportError, OSError), match=f"ffmpeg.*{path}"), VideoFile(tmp_path / "a.mp4", 10) as video:
+        video.add(FRAME)
+    assert not (tmp_path / "a.mp4").exists()
+
+
+def test_a_missing_ffmpeg_is_named_before_the_first_frame(monkeypatch):
+    def get_ffmpeg_exe():
+        raise RuntimeError("No ffmpeg exe could be found. Install ffmpeg on your system.")
+
+    monkeypatch.setattr(ffmpeg, "get_ffmpeg_exe", get_ffmpeg_exe)
+    with pytest.raises(ImportError, match="videos need ffmpeg: No ffmpeg"):
+        VideoFile("a.mp4", 10)

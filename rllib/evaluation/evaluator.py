@@ -145,8 +145,7 @@ class EvaluationWorker(Worker):
                 f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given"
             )
         settings, worker_index = self.settings, self.worker_index
-        # Steps and seconds are counted in num_envs: each environment exceeds them by its last episode, which is played to
-        # the end.
+        # Steps and seconds are counted in num_envs: each environment exceeds them by its last episode.
         num_envs = settings.num_envs
         if settings.num_envs_of_episodes and duration.unit == "episodes":
             num_envs = min(int(duration.amount), settings.num_envs_of_episodes)

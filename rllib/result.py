@@ -199,6 +199,8 @@ class ByAllNames(dict[str, Any]):
 class Result(ByAllNames):
     """Return value of `train()`: a dict that also takes "a/b" paths and the names of later Ray versions as keys."""
 
+    _path: tuple[str, ...] = ()
+
     def _repr_html_(self) -> str:
         """Table of the most important numbers, for notebooks."""
         return f"{result_table(self)}<div>{len(self)} keys; <code>print(result)</code> shows all</div>"
@@ -215,13 +217,20 @@ class Result(ByAllNames):
                     raise KeyError(key)
                 value = value[part]
             return value
-        raise _absent(key, (), self)
+        raise _absent(key, self._path, self)
 
-    def list_parts(self) -> None:
-        """Makes the errors of its dicts list what there is, since later versions have other names for it."""
+    def list_parts(self, path: tuple[str, ...] = ()) -> None:
+        """Makes the errors of its dicts list what there is, since later versions have other names for it.
+
+        Args:
+            path: names of this result in another one, from the outermost on.
+        """
+        self._path = path
         for name, value in self.items():
-            if type(value) is dict:
-                self[name] = _Part((name,), value)
+            if isinstance(value, Result):
+                value.list_parts((*path, name))
+            elif type(value) in _DICTS:
+                self[name] = _Part((*path, name), value)
 
     def _section(self, name: str) -> dict | None:
         """A section of results of later versions; None if this result has nothing of it."""
@@ -295,8 +304,9 @@ class _Part(dict[str, Any]):
     """
 
     def __init__(self, path: tuple[str, ...], values: Mapping[str, Any]):
-        made = ((key, _Part((*path, key), value) if type(value) is dict else value) for key, value in values.items())
-        super().__init__(made)
+        super().__init__(
+            (key, _Part((*path, key), value) if type(value) in _DICTS else value) for key, value in values.items()
+        )
         self._path = path
 
     def __missing__(self, key):
@@ -304,6 +314,10 @@ class _Part(dict[str, Any]):
 
     def __reduce__(self):  # pickled and copied as a plain dict
         return dict, (dict(self),)
+
+
+# The types of dicts that are made parts of a result; parts of another result get their new place.
+_DICTS = (dict, _Part)
 
 
 def _absent(key: Any, path: tuple[str, ...], there: Mapping[str, Any]) -> KeyError:
@@ -323,17 +337,17 @@ class _Section(_Part):
 
     def __init__(self, result: Result, path: tuple[str, ...], values: Mapping[str, Any]):
         dict.__init__(self, values)
-        self._result, self._path = result, path
+        self._result, self._within, self._path = result, path, (*result._path, *path)
 
     def __getitem__(self, key):
         value = super().__getitem__(key)
-        if isinstance(value, dict) and self._path[0] == LEARNERS:
-            return _Section(self._result, (*self._path, key), value)
+        if isinstance(value, dict) and self._within[0] == LEARNERS:
+            return _Section(self._result, (*self._within, key), value)
         return value
 
     def __setitem__(self, key, value):
         super().__setitem__(key, value)
-        self._result._keep((*self._path, key), value)
+        self._result._keep((*self._within, key), value)
 
     def update(self, *others, **values):
         for key, value in dict(*others, **values).items():

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import re
 
 import pytest
 
@@ -18,7 +19,9 @@ def result():
     metrics = Metrics()
     metrics.add_sample(SampleReport([Episode(value, 10, 0) for value in (1.0, 3.0)], env_steps=40, longest_running=7))
     result = metrics.result({"default_policy": {"kl": 0.25, "total_loss": 1.0, "entropy": 0.5, "mean_q": 9.0}})
-    result["evaluation"] = Result({"episode_reward_mean": 7.0, "episodes_this_iter": 3})
+    result["evaluation"] = Result({"episode_reward_mean": 7.0, "episodes_this_iter": 3, "hist_stats": {"lengths": [1]}})
+    result["perf"] = {"cpu_util_percent": 3.0}
+    result.list_parts()
     return result
 
 
@@ -113,13 +116,15 @@ def test_what_is_written_into_a_section_stays(result, path, name):
     [
         (), ("env_runners",), ("sampler_results",), ("learners",), ("learners", "default_policy"), ("timers",),
         ("counters",), ("custom_metrics",), ("info",), ("info", "learner", "default_policy", "learner_stats"),
+        ("perf",), ("evaluation",), ("evaluation", "hist_stats"), ("evaluation", "env_runners"),
     ],
 )  # fmt: skip
 def test_the_error_of_a_section_lists_what_it_has(result, path):
     section = result
     for key in path:
         section = section[key]
-    with pytest.raises(KeyError, match="'nothing' is not in result") as raised:
+    where = "".join(f"[{name!r}]" for name in path)
+    with pytest.raises(KeyError, match=re.escape(f"'nothing' is not in result{where}. There are ")) as raised:
         section["nothing"]
     assert all(name in str(raised.value) for name in (*path, *section))
     with pytest.raises(KeyError) as of_path:

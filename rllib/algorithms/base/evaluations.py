@@ -263,6 +263,7 @@ class Evaluations:
             if logged := [episode.logged for episode in episodes if episode.logged]:
                 result[LOGGED] = {ENV_RUNNERS: _reduced(logged)}
             _call_end_hook(algorithm, result)
+            result.list_parts()
             return result
 
         return finish

@@ -103,8 +103,12 @@ class A3C(A2C):
             lr = trainee.scheduled("lr")["lr"]
             applied += [trainee.apply(gradient, lr) for gradient in self.arriving_gradients()]
         lags = [stats["policy_lag_updates"] for stats in applied]
-        means = {name: float(np.mean([stats[name] for stats in applied])) for name in applied[0]}
-        return {**means, "policy_lag_updates_max": max(lags), "cur_lr": lr, **trainee.scheduled("entropy_coeff")}
+        loss = trainee.learner.objectives[0].loss
+        kinds = {loss.stats[index]: kind for index, kind in loss.extremes}
+        of_all = {
+            name: float(getattr(np, kinds.get(name, "mean"))([stats[name] for stats in applied])) for name in applied[0]
+        }
+        return {**of_all, "policy_lag_updates_max": max(lags), "cur_lr": lr, **trainee.scheduled("entropy_coeff")}
 
     def arriving_gradients(self) -> Iterator[Gradient]:
         """Yields the gradients that have arrived, after waiting for the first; then asks their workers for the next."""

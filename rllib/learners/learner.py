@@ -16,7 +16,7 @@ from rllib.learners.updates.in_numpy import NumpyBackend
 from rllib.learners.updates.objective import POLICY, ModuleVector, Objective
 from rllib.learners.updates.target_copy import TargetCopy
 from rllib.learners.updates.torch_options import DEFAULTS, TorchOptions
-from rllib.losses.loss import Loss, extremes
+from rllib.losses.loss import Loss
 from rllib.policy import Policy
 from rllib.sample_batch import INDICES, NEXT_OBS, OBS, PER_SEQUENCE, SEQ_LENS, SampleBatch, rows_of_sequences
 
@@ -158,7 +158,7 @@ class Learner:
         ran = [objective for objective, its_settings in zip(self.objectives, given) if its_settings is not None]
         for objective, (statistics, row_statistics) in zip(ran, found, strict=True):
             of_update = statistics.mean(0)
-            for index, kind in extremes(objective.loss.stats):
+            for index, kind in objective.loss.extremes:
                 of_update[index] = getattr(statistics[:, index], kind)()
             self._refuse_nan(objective, of_update, batch, columns, inputs)
             result |= self._named(objective, of_update)

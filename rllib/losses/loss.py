@@ -29,8 +29,9 @@ class Loss:
 
     Attributes:
         columns: names of the columns of a batch that the loss reads.
-        stats: names of the statistics, in the order in which both forms return them: means over the rows. One whose
-            name begins with min_ or max_ (min_q) is the least or largest number of a row; see `extremes`.
+        stats: names of the statistics, in the order in which both forms return them: means over the rows. One named
+            min or max, or with a name that begins with min_ or max_ (min_q), is the least or largest number of a row;
+            see `extremes`.
         row_stats: names of numbers for each row ([B]). A loss with row statistics returns them, a tuple of arrays, as
             the last result of both forms.
         takes_across: whether the loss has a setting `across`. That is None, or where several learners compute parts of
@@ -52,6 +53,14 @@ class Loss:
     def torch(self, distribution, outputs: tuple, minibatch: Mapping, *args: Any, **settings: Any) -> tuple:
         """(loss, statistics): a scalar tensor with a graph, and a sequence of scalar tensors."""
 
+    @property
+    def extremes(self) -> list[tuple[int, str]]:
+        """Index of each statistic that is no mean but the least or largest number of a row, and "min" or "max".
+
+        Numbers of several parts or steps become one by the same function: the least of them, not their mean.
+        """
+        return extremes_of(self.stats)
+
     def identity_error(self, at, outputs: tuple, minibatch: Mapping):
         """Mean absolute difference of log-probabilities of learner and acting policy; None for off-policy losses.
 
@@ -72,11 +81,8 @@ class Loss:
         return []
 
 
-def extremes(stats: Sequence[str]) -> list[tuple[int, str]]:
-    """Index of each statistic that is no mean but the least or largest number of a row, and "min" or "max".
-
-    Numbers of several parts or steps become one by the same function: the least of them, not their mean.
-    """
+def extremes_of(stats: Sequence[str]) -> list[tuple[int, str]]:
+    """As `Loss.extremes`, by the names of the statistics alone, without a prefix."""
     first_words = [(index, name.split("_")[0]) for index, name in enumerate(stats)]
     return [(index, word) for index, word in first_words if word in ("min", "max")]
 

@@ -118,6 +118,56 @@ def test_workers_that_compute_gradients_know_them():
         assert stats_of(algo)["prediction_loss"] > 0
 
 
+def signs(minibatch, outputs, model):
+    column = minibatch["obs"][:, 0]
+    found = {"max_obs": column.max(), "min": column.min(), "obs": column.mean()}
+    return outputs.dist_inputs.square().mean(), found
+
+
+# Names of losses that say nothing about their statistics.
+SEVERAL = {
+    name: {"loss": signs, "weight": 0.1, "stats": ["obs", "max_obs", "min"]} for name in ("size", "max_b", "min")
+}
+
+
+@pytest.mark.parametrize(
+    ("learners", "parts"),
+    [
+        ({}, {"minibatch_size": 11}),
+        ({}, {"microbatch_size": 11}),
+        ({"num_learners": 2}, {}),
+        ({"num_learners": 2}, {"minibatch_size": 11, "microbatch_size": 5}),
+    ],
+)
+def test_extremes_are_those_that_a_statistic_s_own_name_asks_for(learners, parts):
+    found = []
+    for its_learners, its_parts in (({}, {}), (learners, parts)):
+        settings = config(PPO, {"fcnet_hiddens": [8]}).training(auxiliary_losses=SEVERAL).learners(**its_learners)
+        with settings.build() as algo:
+            batch = make_batch(algo.policy, 66)
+            weights = algo.auxiliary_weights()
+            arguments = {**SETTINGS, **weights, **its_parts, "lr": 0.0, "rng": np.random.default_rng(0)}
+            found.append((batch["obs"][:, 0], algo.learner.update(batch, **arguments)))
+    (column, whole), (_, of_parts) = found
+    for loss in SEVERAL:
+        assert of_parts[f"{loss}_max_obs"] == pytest.approx(column.max(), rel=1e-5)
+        assert of_parts[f"{loss}_min"] == pytest.approx(column.min(), rel=1e-5)
+        for mean in (f"{loss}_obs", f"{loss}_loss"):
+            assert of_parts[mean] == pytest.approx(whole[mean], rel=1e-4, abs=1e-6)
+
+
+def test_extremes_of_the_gradients_of_workers_are_reported():
+    def drawn(minibatch, outputs, model):
+        number = torch.rand(())
+        return outputs.dist_inputs.square().mean(), {"mean": number, "min_n": number, "max_n": number}
+
+    losses = {"max_b": {"loss": drawn, "stats": ["mean", "min_n", "max_n"]}}
+    settings = config(A3C, {"fcnet_hiddens": [8]}).rollouts(num_rollout_workers=2).training(auxiliary_losses=losses)
+    with settings.build() as algo:
+        stats = stats_of(algo)
+    assert stats["max_b_min_n"] < stats["max_b_mean"] < stats["max_b_max_n"]
+
+
 def test_a_memory_s_rows_reach_them_in_sequences():
     def counts(minibatch, outputs, model):
         assert minibatch["seq_lens"].sum() == len(minibatch["obs"]) == len(outputs.values)

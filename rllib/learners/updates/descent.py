@@ -12,7 +12,7 @@ from rllib.learners.updates.adaptive_rate import AdaptiveRate
 from rllib.learners.updates.backend import Backend
 from rllib.learners.updates.collective import Collective
 from rllib.learners.updates.objective import Objective
-from rllib.losses.loss import Loss, extremes
+from rllib.losses.loss import Loss
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Descent:
     def __init__(self, objective: Objective, loss: Loss):
         self._loss, self._is_over_modules = loss, objective.is_over_modules
         self._row_stats, self._takes_across = objective.row_stats, loss.takes_across
-        self._extremes = extremes(loss.stats)
+        self._extremes = loss.extremes
         self._clip = objective.grad_clip, objective.grad_clip_by
         self.steps, self.row_statistics = [], []
         self._adaptive: AdaptiveRate | None = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rllib.losses.loss import Loss
+from rllib.losses.loss import Loss, extremes_of
 from rllib.losses.user.mirror import MirrorLoss
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.sample_batch import OBS
@@ -23,7 +23,7 @@ class AuxiliaryLoss:
             the names of columns to tensors [B, ...]; its "obs" is the network's input. `model` is its module.
         schedule: schedule of its weight over environment steps.
         columns: names of the columns that it reads, in addition to the columns of the algorithm's loss.
-        stats: names of the scalars in its dict.
+        stats: names of the scalars in its dict; see `Loss.stats` for what min and max in them mean.
     """
 
     name: str
@@ -140,6 +140,11 @@ class WithAuxiliary(Loss):
         self.takes_across = loss.takes_across
         self.identity_error = loss.identity_error
         self._model = self._read = None
+
+    @property
+    def extremes(self) -> list[tuple[int, str]]:
+        # Without the prefix: the name of a loss (max_margin) does not say what its statistics are.
+        return extremes_of([*self._loss.stats, *(stat for part in self._parts for stat in ("loss", *part.stats))])
 
     def pop_logged(self) -> list:
         """Values that the user's function has logged since the last time; [] where it logs none."""

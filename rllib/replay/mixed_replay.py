@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.replay.priorities import check_batch_size, updates
+from rllib.replay.priorities import check_draw, updates
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import SampleBatch
 
@@ -68,7 +68,7 @@ class MixedReplay:
         Importance weights are (N P)^-beta with N and P of a row's part, whose rows are to count alike. Divided by the
         largest of the batch, not of the part: parts whose priorities differ more would count less than their shares.
         """
-        check_batch_size(batch_size)
+        check_draw(batch_size, beta)
         counts = self._counts(batch_size)
         drawn, divided_by = [], []
         for index, (buffer, count) in enumerate(zip(self._buffers, counts)):
@@ -110,8 +110,14 @@ class MixedReplay:
         return counts
 
     def update_priorities(self, indexes: np.ndarray, td_errors: np.ndarray) -> None:
-        """Sets new TD errors of rows; see ReplayBuffer."""
+        """Sets new TD errors of rows, of all parts or of none; see ReplayBuffer."""
         indexes, td_errors = updates(indexes, td_errors)
-        for index, buffer in enumerate(self._buffers):
-            own = indexes % self._stride == index
-            buffer.update_priorities(indexes[own] // self._stride, td_errors[own])
+        of_parts = indexes % self._stride
+        parts = [
+            (buffer, indexes[of_parts == index] // self._stride, td_errors[of_parts == index])
+            for index, buffer in enumerate(self._buffers)
+        ]
+        for buffer, *update in parts:
+            buffer.refuse_update(*update)
+        for buffer, *update in parts:
+            buffer.update_priorities(*update)

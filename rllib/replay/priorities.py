@@ -11,6 +11,8 @@ from rllib.replay.sum_tree import SumTree
 
 # p of rows without error where epsilon is 0: they are drawn where all others have none either.
 LEAST = 1e-200
+# Largest p: the sum of all of them is finite.
+MOST = 1e290
 
 _NOT_NEGATIVE = at_least(0, finite=True)
 
@@ -52,7 +54,7 @@ class Priorities:
         """Takes the new TD errors [B] of the rows [B].
 
         Raises:
-            ValueError: if one is NaN or infinite, which would spoil every later draw. Nothing changes then.
+            ValueError: as `refuse`. Nothing changes then.
         """
         self.tree.set(rows, self._values(td_errors))
 
@@ -62,7 +64,7 @@ class Priorities:
         Args:
             count: how many.
             rng: draws them.
-            beta: exponent of the weights, 0 or more.
+            beta: exponent of the weights, 0 or more, which `check_draw` has checked.
 
         Returns:
             rows: [count] int64.
@@ -70,9 +72,8 @@ class Priorities:
                 same for every row, cancel out.
 
         Raises:
-            ValueError: if p is 0 for all rows, or `beta` is out of its bounds.
+            ValueError: if p is 0 for all rows.
         """
-        _check("beta", beta)
         fractions = rng.random(count)
         if self.stratified:
             fractions += np.arange(count)
@@ -100,11 +101,16 @@ class Priorities:
             values, largest: p of the rows, and the largest so far.
             alpha, epsilon: by which they were made; None: the same. Of an exponent of 0 nothing is known but that rows
                 can be drawn.
+
+        Raises:
+            ValueError: if p is too large by this exponent.
         """
         alpha, epsilon = (self.alpha if alpha is None else alpha), (self.epsilon if epsilon is None else epsilon)
         if alpha and (alpha, epsilon) != (self.alpha, self.epsilon):
             given = np.append(values, largest)
-            updated = np.maximum(given ** (1 / alpha) - epsilon + self.epsilon, 0) ** self.alpha
+            errors = np.maximum(given ** (1 / alpha) - epsilon + self.epsilon, 0)
+            self._refuse_too_large(float(errors.max()))
+            updated = errors**self.alpha
             updated = np.where(given > 0, np.maximum(updated, LEAST), 0.0)
             values, largest = updated[:-1], float(updated[-1])
         # A new tree takes no memory for rows without priority.
@@ -112,12 +118,33 @@ class Priorities:
         self.tree.set_range(0, values)
         self.largest = largest
 
-    def _values(self, td_errors: np.ndarray) -> np.ndarray:
-        values = np.abs(td_errors, dtype=np.float64)
+    def refuse(self, td_errors: np.ndarray) -> float:
+        """Refuses TD errors [B] that would spoil every later draw. Returns the largest |TD error|; 0 if there is none.
+
+        Raises:
+            ValueError: if one is no number, NaN or infinite, or its p too large.
+        """
+        td_errors = np.asarray(td_errors)
+        if len(td_errors) and td_errors.dtype.kind not in "biuf":
+            raise ValueError(f"TD errors must be numbers, but got {td_errors[:3]} (dtype {td_errors.dtype})")
         # A maximum is NaN if any of the numbers is. Before the power: with alpha 0 that makes 1 even of NaN.
-        largest = float(values.max(initial=0.0))
+        largest = float(np.abs(td_errors, dtype=np.float64).max(initial=0.0))
         if not math.isfinite(largest):
-            raise ValueError(f"TD errors must be finite, but got {np.asarray(td_errors)[~np.isfinite(values)][:3]}")
+            raise ValueError(f"TD errors must be finite, but got {td_errors[~np.isfinite(td_errors)][:3]}")
+        self._refuse_too_large(largest + self.epsilon)
+        return largest
+
+    def _refuse_too_large(self, error: float) -> None:
+        # By logarithms, since the power itself overflows.
+        if self.alpha * math.log(max(error, 1.0)) > math.log(MOST):
+            raise ValueError(
+                f"priorities, (|TD error| + epsilon)^alpha, must be at most {MOST}, but that of {error:.4g} with "
+                f"alpha={self.alpha} is larger. Use a smaller alpha (prioritized_replay_alpha of replay_buffer_config)."
+            )
+
+    def _values(self, td_errors: np.ndarray) -> np.ndarray:
+        largest = self.refuse(td_errors)
+        values = np.abs(td_errors, dtype=np.float64)
         values += self.epsilon
         values **= self.alpha
         np.maximum(values, LEAST, out=values)
@@ -132,20 +159,28 @@ class Priorities:
 
 
 def updates(indexes: Sequence | np.ndarray, td_errors: Sequence | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and their new TD errors as arrays [B]; ValueError where they are not equally many."""
+    """Rows and their new TD errors as arrays [B]; ValueError where they are not equally many, or rows no integers."""
     indexes, td_errors = np.asarray(indexes), np.asarray(td_errors)
     if indexes.ndim != 1 or indexes.shape != td_errors.shape:
         raise ValueError(
             "indexes and td_errors must be arrays [B] of equal lengths, but have the shapes "
             f"{indexes.shape} and {td_errors.shape}"
         )
+    if len(indexes) and indexes.dtype.kind not in "iu":
+        raise ValueError(f"indexes must be integers, but got {indexes[:3]} (dtype {indexes.dtype})")
     return indexes, td_errors
 
 
-def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError for a number of rows to draw that is none, or below 1."""
-    if not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ValueError(f"batch_size must be an integer >= 1, but got {batch_size!r}")
+def check_draw(batch_size: int, beta: float) -> None:
+    """Raises ValueError for a number of rows to draw, or an exponent of their weights, that is out of its bounds."""
+    check_count("batch_size", batch_size)
+    _check("beta", beta)
+
+
+def check_count(name: str, value: int) -> None:
+    """Raises ValueError for anything but an integer >= 1."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1, but got {value!r}")
 
 
 def _check(name: str, value: float) -> None:

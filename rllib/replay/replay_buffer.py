@@ -17,7 +17,7 @@ from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
 from rllib.replay.frame_stacks import SPARE, FrameStacks
 from rllib.replay.gpu import GPU, GpuArray, check_gpu
 from rllib.replay.memory import check_memory
-from rllib.replay.priorities import Priorities, check_batch_size, updates
+from rllib.replay.priorities import Priorities, check_count, check_draw, updates
 from rllib.replay.sum_tree import SumTree
 from rllib.sample_batch import Column, SampleBatch
 
@@ -49,7 +49,8 @@ class ReplayBuffer:
         new_rows: makes the arrays of sampled batches from a shape and a dtype; such as `Learner.new_rows`.
 
     Raises:
-        ValueError: if capacity is below 1, or takes more memory, or more of the disk or of the GPU, than is free.
+        ValueError: if capacity is no integer >= 1, or takes more memory, or more of the disk or of the GPU, than is
+            free; if an exponent or epsilon is out of its bounds.
         OSError: if the disk cannot reserve the room.
     """
 
@@ -65,8 +66,7 @@ class ReplayBuffer:
         stratified: bool = True,
         spare_frames: float = SPARE,
     ):
-        if capacity < 1:
-            raise ValueError(f"capacity={capacity} must be at least 1")
+        check_count("capacity", capacity)
         self.capacity = capacity
         self.new_rows: Callable[..., np.ndarray] = np.empty
         self._shapes = [(column.name, column.shape) for column in columns]
@@ -247,7 +247,7 @@ class ReplayBuffer:
         """
         if self._added == self._oldest:
             raise ValueError("there is nothing to sample: the replay is empty. Call add() first.")
-        check_batch_size(batch_size)
+        check_draw(batch_size, beta)
         out = self._outputs(batch_size)
         if self._priorities is None:
             places = self._drawn(batch_size, rng)
@@ -298,16 +298,28 @@ class ReplayBuffer:
         They make no difference where there are no priorities.
 
         Raises:
-            ValueError: if there never was such a row, a TD error is not finite, or there are not as many as indexes.
+            ValueError: as `refuse_update`. Nothing changes then.
         """
-        indexes, td_errors = updates(indexes, td_errors)
+        indexes, td_errors = self.refuse_update(indexes, td_errors)
         if self._priorities is None or not len(indexes):
             return
-        least, most = int(indexes.min()), int(indexes.max())
-        if least < 0 or most >= self._added:
-            raise ValueError(f"rows 0 to {self._added - 1} have been added, but rows {least} to {most} are meant")
-        there = slice(None) if least >= self._oldest else indexes >= self._oldest
+        there = indexes >= self._oldest
         self._priorities.update(indexes[there] % self.capacity, td_errors[there])
+
+    def refuse_update(self, indexes: np.ndarray, td_errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Refuses what `update_priorities` cannot set; returns it as arrays [B].
+
+        Raises:
+            ValueError: if indexes and TD errors are not equally many; if there are priorities, also if there never was
+                such a row, or a TD error is not finite, or too large for the exponent of the priorities.
+        """
+        indexes, td_errors = updates(indexes, td_errors)
+        if self._priorities is not None and len(indexes):
+            least, most = int(indexes.min()), int(indexes.max())
+            if least < 0 or most >= self._added:
+                raise ValueError(f"rows 0 to {self._added - 1} have been added, but rows {least} to {most} are meant")
+            self._priorities.refuse(td_errors)
+        return indexes, td_errors
 
     # ------------------------------------------------------------------ checkpoints
 

@@ -1,6 +1,5 @@
 """Rings of independent rows: what goes in comes out, at the seam too; numbers of rows; bad input."""
 
-import itertools
 from functools import partial
 
 import numpy as np
@@ -123,8 +122,9 @@ def test_errors_that_are_no_numbers_are_refused_and_nothing_is_added():
 
 @BOTH
 def test_bad_input(kind):
-    with pytest.raises(ValueError, match="capacity=0 must be at least 1"):
-        kind(TABLE, 0)
+    for capacity in (0, 1.5, None, "4", True):
+        with pytest.raises(ValueError, match=f"capacity must be an integer >= 1, but got {capacity!r}"):
+            kind(TABLE, capacity)
     replay = kind(TABLE, 10)
     with pytest.raises(ValueError, match=r"the replay is empty. Call add\(\) first"):
         replay.sample(3, rng())
@@ -142,14 +142,59 @@ def test_numbers_that_would_draw_wrong_rows_are_refused():
     for wrong in ({"alpha": -1.0}, {"alpha": np.nan}, {"alpha": 1.0, "epsilon": -0.1}):
         with pytest.raises(ValueError, match=r"must be a number >= 0 and finite, but got (-|nan)"):
             ReplayBuffer.like(rows(0, 4), capacity=4, **wrong)
-    replay = ReplayBuffer.like(rows(0, 4), capacity=4, alpha=1.0)
-    replay.add(rows(0, 4))
-    for wrong in (np.nan, -1.0, np.inf, "x"):
-        with pytest.raises(ValueError, match="beta must be a number >= 0 and finite, but got"):
-            replay.sample(2, np.random.default_rng(0), beta=wrong)
-    for wrong, each in itertools.product((-1, 0, 2.5), (replay, MixedReplay([(replay, 1.0)], takes_new_rows=True))):
-        with pytest.raises(ValueError, match=f"batch_size must be an integer >= 1, but got {wrong}"):
-            each.sample(wrong, np.random.default_rng(0))
+    replays = [ReplayBuffer.like(rows(0, 4), capacity=4, alpha=alpha) for alpha in (1.0, None)]
+    for replay in replays:
+        replay.add(rows(0, 4))
+    replays += [MixedReplay([(replay, 0.3), (replay, 0.7)], takes_new_rows=True) for replay in replays]
+    for each in replays:
+        owed = getattr(each, "owed", None)
+        for wrong in (np.nan, -1.0, np.inf, "x"):
+            with pytest.raises(ValueError, match="beta must be a number >= 0 and finite, but got"):
+                each.sample(2, rng(), beta=wrong)
+        for wrong in (-1, 0, 2.5, True):
+            with pytest.raises(ValueError, match=f"batch_size must be an integer >= 1, but got {wrong}"):
+                each.sample(wrong, rng())
+        assert getattr(each, "owed", None) == owed
+
+
+@pytest.mark.parametrize(
+    ("indexes", "errors", "alpha"),
+    [
+        ([0, 1, 2, 3], [7, 7, 7, np.nan], 1.0),
+        ([0, 1, 2, 3], [7, 7, 7, np.inf], 0.0),
+        ([0, 1, 2, 3], [7, 7, 7, 1e200], 2.0),
+        ([0, 1, 2, 3], [1, 1, 1, 3], 1000.0),
+        ([0, 1, 2, 3], ["7", "7", "7", "a"], 1.0),
+        ([0, 1, 2, 9], [7, 7, 7, 7], 1.0),
+        ([0, 1, 2, -1], [7, 7, 7, 7], 1.0),
+        ([0.0, 1.0, 2.0, 1.5], [7, 7, 7, 7], 1.0),
+        ([False, True, True, True], [7, 7, 7, 7], 1.0),
+    ],
+)
+def test_an_update_is_taken_whole_or_refused(indexes, errors, alpha):
+    """Of several parts the last one alone is given what is wrong."""
+    parts = [ReplayBuffer.like(rows(0, 4), capacity=4, alpha=alpha) for _ in range(2)]
+    for part in parts:
+        part.add(rows(0, 4), np.ones(4))
+    before = [part.get_priorities() for part in parts]
+    before = [{name: array.copy() for name, array in each.items()} for each in before]
+    for each in (parts[0], MixedReplay([(part, 0.5) for part in parts], takes_new_rows=True)):
+        with pytest.raises(ValueError, match=r"must be|rows 0 to 3 have been added"):
+            each.update_priorities(indexes, errors)
+    for part, its in zip(parts, before):
+        for name, array in part.get_priorities().items():
+            np.testing.assert_array_equal(array, its[name])
+
+
+def test_rows_with_too_large_priorities_are_not_added_nor_loaded():
+    replay = ReplayBuffer.like(rows(0, 4), capacity=4, alpha=2.0)
+    with pytest.raises(ValueError, match=r"must be at most 1e\+290, but that of 1e\+200 with alpha=2.0 is larger"):
+        replay.add(rows(0, 2), [1.0, 1e200])
+    assert len(replay) == 0
+    saved = ReplayBuffer.like(rows(0, 4), capacity=4, alpha=1.0)
+    saved.add(rows(0, 4), [1.0, 1.0, 1.0, 1e200])
+    with pytest.raises(ValueError, match="must be at most"):
+        replay.set_state(saved.get_state())
 
 
 @pytest.mark.parametrize("wrong", [1.0, [1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]]])

@@ -277,24 +277,27 @@ class ConfigObject(Settings):
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> Self:
         """Sets what the dict holds, under names of any era ("num_workers", "lambda", ...), and returns this config.
 
-        A section's name may hold a dict of its settings: {"training": {"lr": 3e-4}}. Settings that other configs have
-        are passed over where their value is the default there, as `to_dict()` of another algorithm's config has them.
+        A section's name may hold a dict of its settings: {"training": {"lr": 3e-4}}; None, as of an empty section in
+        YAML, sets nothing. Settings that other configs have are passed over where their value is the default there, as
+        `to_dict()` of another algorithm's config has them.
 
         Raises:
             TypeError: for unknown names, with the nearest known ones; then nothing is set.
         """
-        passed_over = {
-            name: value
-            for name, value in config_dict.items()
-            if self._find(name) is None
-            and isinstance(name, str)
-            and name not in self.own_aliases
-            and any(_is_same(value, default) for default in self.defaults_elsewhere(name))
-        }
+        return self._assign(None, self._without_defaults_elsewhere(config_dict))
+
+    def _without_defaults_elsewhere(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The dict without settings of other configs, under names of any era, that have their default there."""
+        passed_over = set()
+        for name, value in given.items():
+            if isinstance(name, str) and self._find(name) is None and name not in self.own_aliases:
+                canonical, translated = aliases.translate(name, value)
+                if any(_is_same(translated, default) for default in self.defaults_elsewhere(canonical)):
+                    passed_over.add(name)
         if passed_over:
-            names = ", ".join(passed_over)
+            names = ", ".join(name for name in given if name in passed_over)
             notices.log_once(f"{type(self).__name__} {names}", f"{names}: no settings of {type(self).__name__}")
-        return self._assign(None, {name: config_dict[name] for name in config_dict if name not in passed_over})
+        return {name: value for name, value in given.items() if name not in passed_over}
 
     @classmethod
     def defaults_elsewhere(cls, name: str) -> list:
@@ -476,7 +479,11 @@ class ConfigObject(Settings):
             if aliases.is_written_by_ray(name, value) and not self._can_have(name, setting, translated):
                 notices.log_once(f"{name}={value!r:.80}", f"{name}={value!r:.80} of Ray has no effect here")
                 continue
-            if setting is None:
+            if setting is None and section_ is None and self._is_section(name):
+                # An empty section of a YAML file is None.
+                wrong = f"{name}={shortened(value)} must be a dict: {name} is a section, which has settings."
+                problem = None if value is None else wrong
+            elif setting is None:
                 problem = self._without_setting(name, canonical, value)
                 if name in aliases.IGNORED:
                     ignored[name] = aliases.IGNORED[name], aliases.asks_for_something(name, value)
@@ -522,8 +529,13 @@ class ConfigObject(Settings):
         return {self._canonical(name): (section_, name) for section_, name, _ in self._flattened(given, None)}
 
     def values_in(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Setting -> what a dict gives for it, under its name here; unknown names stay as they are."""
-        return {self._canonical(name): value for _, name, value in self._flattened(given, None)}
+        """Setting -> what `update_from_dict` would set, or add to a dict that is merged; nothing is set.
+
+        Raises:
+            TypeError: as `update_from_dict`.
+        """
+        resolved = self._resolved(self._without_defaults_elsewhere(given))
+        return {name: self.settings[name].converted(copied(value)) for name, value in resolved.items()}
 
     def _canonical(self, name: str) -> str:
         """The setting's name here, for a name of any era; an unknown name comes back as it is."""
@@ -534,8 +546,7 @@ class ConfigObject(Settings):
     def _flattened(self, given: Mapping[str, Any], section_name: str | None) -> Iterator[tuple[str | None, str, Any]]:
         """(section, name, value) of what was given; a section's dict is opened."""
         for name, value in given.items():
-            is_section = name in self.sections or name in self.section_aliases
-            if section_name is None and is_section and isinstance(value, Mapping):
+            if section_name is None and self._is_section(name) and isinstance(value, Mapping):
                 yield from ((name, inner, inner_value) for inner, inner_value in value.items())
             elif name in aliases.DICTS_OF_SETTINGS and isinstance(value, Mapping):
                 passed_over = aliases.DICTS_OF_SETTINGS[name]
@@ -585,6 +596,9 @@ class ConfigObject(Settings):
             return False
         return setting.mistake(setting.converted(value)) is None
 
+    def _is_section(self, name: str) -> bool:
+        return name in self.sections or name in self.section_aliases
+
     def _is_part(self, name: str) -> bool:
         """Whether the name is another era's for a part of a setting, or for its value in another form."""
         return name in self.own_aliases or name in aliases.VALUE_CHANGES
@@ -611,7 +625,7 @@ class ConfigObject(Settings):
             hints = (hint.split("+") for hint in aliases.ELSEWHERE[name])
             near = next((hint for hint in hints if self.settings.keys() >= set(hint)), [])
         else:
-            near = nearest(name, [*known, *self.sections] if with_sections else known)
+            near = nearest(str(name), [*known, *self.sections] if with_sections else known)
         kind = "setting or section" if with_sections else "setting"
         places = list(map(self._place, near))
         if name in aliases.OF_MODEL and "model" in self.settings:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from rllib.algorithms.base.config import AlgorithmConfig
+from rllib.algorithms.dqn import DQNConfig
 from rllib.algorithms.ppo import PPOConfig
 from rllib.algorithms.r2d2 import R2D2Config
 from rllib.config.config_object import relation
@@ -138,6 +139,10 @@ def test_completion_lists_settings_as_attributes():
         (lambda c: c.environment("a", env="b"), "got env twice"),
         (lambda c: c.update_from_dict({"gama": 1, "lambada": 2}), "'gama'(.|\n)*'lambada'"),
         (lambda c: c.update_from_dict({"training": {"clip_parm": 1}}), "clip_param"),
+        (lambda c: c.update_from_dict({5: 1}), "has no setting 5"),
+        (lambda c: c.update_from_dict({"training": {5: 1}}), "has no setting 5"),
+        (lambda c: c.update_from_dict({"training": 5}), "training=5 must be a dict: training is a section"),
+        (lambda c: c.training(rollouts=None), "has no setting 'rollouts'"),
     ],
 )
 def test_unknown_and_misplaced_names_are_refused_at_once(call, message):
@@ -146,6 +151,19 @@ def test_unknown_and_misplaced_names_are_refused_at_once(call, message):
     with pytest.raises(TypeError, match=message):
         call(fresh)
     assert fresh.to_dict() == before
+
+
+@pytest.mark.parametrize("section", ["training", "env_runners", "framework"])
+def test_an_empty_section_of_a_file_sets_nothing(section):
+    assert PPOConfig.from_dict({section: None, "lr": 0.5}).changes().keys() - {"framework"} == {"lr"}
+
+
+def test_values_in_a_dict_are_those_that_the_config_would_take():
+    size, rest = {"buffer_size": 100}, {"replay_buffer_config": {"prioritized_replay_alpha": 0.3}, "num_epochs": 30}
+    for given in ({**size, **rest}, {**rest, **size}, {"training": size, **rest}):
+        values, taken = DQNConfig().values_in(given), DQNConfig().update_from_dict(given)
+        assert values == {"replay_buffer_config": {"capacity": 100, "prioritized_replay_alpha": 0.3}}
+        assert taken.replay_buffer_config == {**DQNConfig().replay_buffer_config, **values["replay_buffer_config"]}
 
 
 def test_one_unknown_name_leaves_the_whole_call_without_effect():

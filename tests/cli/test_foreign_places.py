@@ -98,9 +98,11 @@ def test_a_replay_of_a_checkpoint_lies_on_no_disk_that_it_names(tmp_path):
     for other in ({}, {"buffer_size": 100}, {"replay_buffer_config": {"capacity": 100}}):
         with pytest.raises(CheckpointError, match=r"has replay_buffer_config=.* again"):
             Algorithm.from_checkpoint(checkpoint, other)
-    for given in ({"replay_buffer_config": replay}, {"training": {"replay_buffer_config": replay}}):
-        with Algorithm.from_checkpoint(checkpoint, given):
-            pass
+    size, given = {"buffer_size": 100}, {"replay_buffer_config": replay}
+    for both in ({**size, **given}, {**given, **size}, {**given, "training": size}, {"training": given, **size}, given):
+        with Algorithm.from_checkpoint(checkpoint, both) as algorithm:
+            settings = algorithm.config.replay_buffer_config
+            assert settings["storage"] == replay["storage"] and (settings["capacity"] == 100) == (both is not given)
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "run"])

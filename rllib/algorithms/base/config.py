@@ -334,6 +334,10 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         resolved = super()._resolved(own, section_name)
         return {**resolved, "policies": with_overrides(resolved.get("policies", self.policies), given[OVERRIDES])}
 
+    def values_in(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        # Overrides of policies are added to the policies that are there, which they do not give.
+        return super().values_in({name: value for name, value in given.items() if name != OVERRIDES})
+
     # ------------------------------------------------------------------ build
 
     def build(self, env: Any = None):

@@ -248,3 +248,26 @@ def test_a_single_observation_is_no_batch(shape):
     with pytest.raises(ValueError, match=r"takes batches \[B, .* single observation"):
         MeanStdFilter(shape)(np.zeros(shape))
     assert MeanStdFilter(shape)(np.zeros((2, *shape))).shape == (2, *shape)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("num_streams", [1, 3])
+def test_lists_and_batches_without_rows_are_batches_too(shape, num_streams):
+    given, listed, empty = (MeanStdFilter(shape) for _ in range(3))
+    for each in (given, listed, empty):
+        each.keep_apart(num_streams)
+    rows = np.arange(3.0 * np.prod(shape)).reshape(3, *shape)
+    for _ in range(3):
+        np.testing.assert_array_equal(listed(rows.tolist(), update=True), given(rows, update=True))
+        assert empty(np.zeros((0, *shape)), update=True).shape == (0, *shape)
+    listed.merge(listed.pop_delta())
+    assert listed.count == 9 and (empty.pop_delta()["count"] == 0).all()
+    np.testing.assert_allclose(listed.undone(listed(rows).tolist()), rows, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 4, 4)), np.zeros((2, 4)), [[[1.0]]], 3.0])
+def test_observations_of_another_shape_are_refused(wrong):
+    filled = MeanStdFilter((2, 3))
+    for call in (filled, filled.undone):
+        with pytest.raises(ValueError, match=r"takes batches \[B, \*\(2, 3\)\], but got"):
+            call(wrong)

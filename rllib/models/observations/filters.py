@@ -175,24 +175,20 @@ class MeanStdFilter:
         """Normalised observations [B, *shape] float32, in out where it is given.
 
         Args:
-            observations: [B, *shape] of any numeric dtype.
+            observations: [B, *shape] of any numeric dtype, or nested lists of that shape.
             out: float32 of that shape.
             update: count the observations in the delta.
             environments: [B], the environment of each row; None: one row of each. It does not matter where all are
                 counted together.
 
         Raises:
-            ValueError: for a single observation, as RLlib's filters take it.
+            ValueError: for observations of another shape, such as a single one, which RLlib's filters take.
         """
-        if observations.ndim == len(self.shape):
-            raise ValueError(
-                f"a filter takes batches [B, *{self.shape}], but got a single observation. Use "
-                "filter(observation[None], update=True)[0]; RLlib's filters count by default."
-            )
+        observations = np.asarray(observations)
+        rows = self._rows(observations)
         if out is None:
             out = np.empty(observations.shape, np.float32)
-        rows = observations.reshape(len(observations), -1)
-        if update:
+        if update and len(rows):
             self._note(rows, environments)
             if self._merged.count < 2:
                 self._flush(self._all)
@@ -215,14 +211,26 @@ class MeanStdFilter:
     def undone(self, observations: np.ndarray) -> np.ndarray:
         """What observations were before the present merged statistics normalised them, float32 [B, *shape].
 
-        Numbers that were clipped stay at the bound.
+        Numbers that were clipped stay at the bound. Observations are given, and refused, as when they are filtered.
         """
+        observations = np.asarray(observations)
         mean, inverse_std = _normalisation(self._merged)
-        rows = observations.reshape(len(observations), -1)
+        rows = self._rows(observations)
         raw = rows / inverse_std + mean
         for start, stop in self.keep:
             raw[:, start:stop] = rows[:, start:stop]
         return raw.astype(np.float32).reshape(observations.shape)
+
+    def _rows(self, observations: np.ndarray) -> np.ndarray:
+        """The observations as vectors [B, size]."""
+        is_single = observations.ndim == len(self.shape)
+        if is_single or not observations.ndim or observations.size != len(observations) * self._size:
+            what = "a single observation, of" if is_single else "the"
+            raise ValueError(
+                f"a filter takes batches [B, *{self.shape}], but got {what} shape {observations.shape}. For one "
+                "observation use filter(observation[None], update=True)[0]; RLlib's filters count by default."
+            )
+        return observations.reshape(len(observations), self._size)
 
     def _note(self, rows: np.ndarray, environments: np.ndarray | None) -> None:
         if len(self._deltas) > 1:

@@ -120,8 +120,8 @@ class Pictures(Roles):
     [
         (roles(centralized_critic=True).environment(Nameless), "centralized_critic needs to know all agents"),
         (roles(agent_id_in_observation=True).environment(Nameless), "agent_id_in_observation needs to know all agents"),
-        (roles(agent_id_in_observation=True).environment(Pictures), "not pictures"),
-        (roles(centralized_critic=True).environment(Pictures), "not pictures"),
+        (roles(agent_id_in_observation=True).environment(Pictures), "can only extend flat observations"),
+        (roles(centralized_critic=True).environment(Pictures), "can only extend flat observations"),
         (roles(centralized_critic="state"), "has no state_space"),
         (roles(centralized_critic=True).training(model={"use_lstm": True}), "does not go with centralized_critic"),
         (

@@ -81,6 +81,21 @@ def test_a_frozen_copy_is_added_and_removed(workers):
             algo.remove_policy("main_v1")
 
 
+def test_a_copy_has_the_settings_of_the_policy_that_it_is_a_copy_of():
+    """Its loss has to fit to its network."""
+    policies = {"main": PolicySpec(config={"num_atoms": 5, "v_min": 0.0, "v_max": 9.0}), "other": PolicySpec()}
+    config = DQNConfig().environment(Poles).rollouts(num_rollout_workers=0).reporting(min_time_s_per_iteration=0)
+    config.training(num_steps_sampled_before_learning_starts=20, train_batch_size=16, model={"fcnet_hiddens": [8]})
+    with config.multi_agent(policies=policies, policy_mapping_fn=first_and("other")).build() as algo:
+        algo.add_policy("copy", policy=algo.get_policy("main"), policy_mapping_fn=first_and("copy"))
+        assert algo.config_of("copy").num_atoms == 5
+        while not algo.train()["info"]["learner"].get("copy"):
+            pass
+        plain = {"num_atoms": 1}
+        algo.add_policy("plain", config=plain, policy_mapping_fn=first_and("plain"))
+        assert algo.config_of("plain").num_atoms == 1
+
+
 def test_a_copy_is_added_by_the_class_of_the_policy_and_filled_later():
     """Programs of RLlib for self-play are written so."""
     with poles(policies=["main"], policies_to_train=["main"]).build() as algo:

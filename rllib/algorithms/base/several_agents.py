@@ -57,7 +57,7 @@ class SeveralAgents(Acting):
             policy: a policy whose network the new policy gets, with a copy of its weights and filter.
             observation_space, action_space: spaces of the policy's agents; by default read from the agents that are
                 mapped to it.
-            config: settings in which the policy differs from the run.
+            config: settings in which the policy differs from the run; by default those of `policy`, if it is the run's.
             policy_state: the new policy's weights and filter, from `Policy.get_state`.
             policy_mapping_fn: replaces the mapping; running episodes keep the old mapping until they end.
             policies_to_train: replaces the setting of this name; None keeps the present value.
@@ -74,10 +74,12 @@ class SeveralAgents(Acting):
             if not (given is None or isinstance(given, kind)):
                 wanted = "a Policy" if kind is Policy else "what Policy.get_state() returns"
                 raise ValueError(f"add_policy({policy_id!r}, {name}={given!r:.80}): it must be {wanted}, or None")
+        agents = self._several_agents()
+        if policy is not None and config is None:  # its network has the form that they ask for
+            config = next((agents.specs[own].config for own, each in self.policies.items() if each is policy), None)
         spec = PolicySpec(policy_cls, observation_space, action_space, config)
         if policy is not None and observation_space is None:
             spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
-        agents = self._several_agents()
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.with_policy(agents, self.config, policy_id, spec, *changes)
         try:

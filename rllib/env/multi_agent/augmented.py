@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
+from rllib.config.conflicts import Unfit
 from rllib.env.multi_agent.adapt import ExtendedObservation
 from rllib.env.multi_agent.agent_parts import AGENT_ID, OBSERVATION, AgentParts
 from rllib.env.multi_agent.agent_spaces import AgentID, AgentSpaces, known_agents
@@ -26,7 +27,8 @@ class AugmentedEnv(AgentsWrapper):
         left_out: keys of Dict observations that "joint" does not have, since no policy reads them.
 
     Raises:
-        ValueError: if the environment does not say which agents there are, or observations cannot be extended.
+        Unfit: (a ValueError) if the environment does not say which agents there are, or observations cannot be
+            extended.
     """
 
     def __init__(
@@ -35,9 +37,10 @@ class AugmentedEnv(AgentsWrapper):
         super().__init__(env)
         if not self.possible_agents:
             what = "agent_id_in_observation" if agent_ids else "centralized_critic"
-            raise ValueError(
-                f"{what} needs to know all agents, but {type(env).__name__} has no possible_agents: set it to the list "
-                "of all agents that may ever appear"
+            raise Unfit(
+                f"{what} needs to know all agents, but {type(env).__name__} has no possible_agents.",
+                f"Set it to the list of all agents that may ever appear, or leave {what} out.",
+                {what: False},
             )
         self._own = {agent: self._spaces.observation(agent) for agent in self.possible_agents}
         self.action_spaces = {agent: self._spaces.action(agent) for agent in self.possible_agents}
@@ -150,19 +153,24 @@ def _without(space: Space, keys: Collection[str]) -> Space:
 def _check_extendable(agent: AgentID, space: Space, agent_ids: bool, critic: str | None) -> None:
     leaves = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     if any(isinstance(leaf, spaces.Box) and len(leaf.shape) > 1 for leaf in leaves):
-        raise ValueError(
-            f"agent {agent!r} observes {space}: agent_id_in_observation and centralized_critic extend flat "
-            "observations, not pictures. Leave them out, or let the environment give features."
+        asked = [*["agent_id_in_observation"] * agent_ids, *["centralized_critic"] * bool(critic)]
+        raise Unfit(
+            f"agent {agent!r} observes {space}, but {' and '.join(asked)} can only extend flat observations.",
+            f"Leave {' and '.join(asked)} out, or let the environment give features.",
+            dict.fromkeys(asked, False),
         )
     if agent_ids and isinstance(space, spaces.Dict) and AGENT_ID in space.spaces:
-        raise ValueError(
-            f"agent {agent!r} observes the key {AGENT_ID!r}, which agent_id_in_observation would add. Rename it, or "
-            "leave agent_id_in_observation out."
+        raise Unfit(
+            f"agent {agent!r} observes the key {AGENT_ID!r}, which agent_id_in_observation would add.",
+            "Rename it, or leave agent_id_in_observation out.",
+            {"agent_id_in_observation": False},
         )
     if critic and isinstance(space, spaces.Dict) and (late := [key for key in space.spaces if key > ENV_STATE]):
-        raise ValueError(
+        raise Unfit(
             f"agent {agent!r} observes the key {late[0]!r}, which stands behind {ENV_STATE!r}; what the critic alone "
-            "reads has to be the last part. Rename it, or leave centralized_critic out."
+            "reads has to be the last part.",
+            "Rename it, or leave centralized_critic out.",
+            {"centralized_critic": False},
         )
 
 
@@ -170,7 +178,7 @@ def _state_space(env: MultiAgentEnv) -> Space:
     """The space of the environment's state.
 
     Raises:
-        ValueError: if it has none.
+        Unfit: (a ValueError) if it has none.
     """
     space = getattr(env, "state_space", None) or getattr(env.unwrapped, "state_space", None)
     if space is None:
@@ -178,8 +186,9 @@ def _state_space(env: MultiAgentEnv) -> Space:
         first = own.observation(known_agents(env)[0])
         if isinstance(first, spaces.Dict) and ENV_STATE in first.spaces:
             return first.spaces[ENV_STATE]
-        raise ValueError(
-            f"centralized_critic='state' reads the environment's state, but {type(env).__name__} has no state_space. "
-            "Set it, and return the state by state() or infos['__common__']['state']; or use centralized_critic=True."
+        raise Unfit(
+            f"centralized_critic='state' reads the environment's state, but {type(env).__name__} has no state_space.",
+            "Set it, and return the state by state() or infos['__common__']['state']; or use centralized_critic=True.",
+            {"centralized_critic": True},
         )
     return space

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rllib.compat.names import absent
 from rllib.did_you_mean import explains
+from rllib.env.spaces.observations import are_finite
 from rllib.losses.returns import gae
 from rllib.models.acting_buffers import ActingBuffers
 from rllib.models.architectures import described_spec, description_of
@@ -598,8 +599,8 @@ class Policy:
             fetches: a dict that receives the fetches of `compute_actions`.
 
         Raises:
-            ValueError: if the observations have another shape than the policy's, a state is missing, or a mask leaves
-                no legal action.
+            ValueError: if the observations have another shape than the policy's or numbers that are not finite in
+                float32, a state is missing, or a mask leaves no legal action.
         """
         if self.state_size and state is None:
             raise ValueError(
@@ -614,6 +615,7 @@ class Policy:
                 f"{list(observations.shape)}; one observation alone is observation[None]"
             )
         if not filtered:
+            self._check_finite(observations)
             self.check_masks(observations, lambda row: f"observation {row} of {len(observations)} has no legal action")
             observations = self.filter(observations)
         rng = np.random.default_rng() if rng is None else rng
@@ -670,6 +672,17 @@ class Policy:
                 f"{[np.shape(part) for part in parts]}"
             )
         return np.concatenate([np.reshape(part, (len(part), -1)) for part in parts], axis=1, dtype=np.float32)
+
+    def _check_finite(self, observations: np.ndarray) -> None:
+        """Raises a ValueError for observations [B, *shape] that are NaN or infinite, or beyond float32's numbers."""
+        with np.errstate(over="ignore"):
+            stored = observations.astype(np.float32, copy=False) if observations.dtype.kind == "f" else observations
+        if not are_finite(stored):
+            row = int(np.argmin(np.isfinite(stored).reshape(len(stored), -1).all(1)))
+            raise ValueError(
+                f"no action can be computed: observation {row} of {len(stored)} is not finite in float32: "
+                f"{observations[row]!s:.200}. Replace NaN and infinity before the policy gets it."
+            )
 
     def check_masks(
         self, observations: np.ndarray, where: Callable[[int], str], acting: np.ndarray | None = None

@@ -135,6 +135,23 @@ def test_a_batch_of_another_shape_is_refused(shape):
         make_policy().choose(np.zeros(shape, np.float32))
 
 
+@pytest.mark.parametrize("observation_filter", ["NoFilter", "MeanStdFilter"])
+@pytest.mark.parametrize("number", [np.nan, -np.inf, 1e300])
+def test_observations_that_are_not_finite_are_refused(number, observation_filter):
+    policy = make_policy(observation_filter=observation_filter)
+    rows = np.zeros((3, *BOX.shape))
+    rows[1, -1] = number
+    calls = (
+        lambda: policy.choose(rows),
+        lambda: policy.compute_actions(rows),
+        lambda: policy.compute_actions_from_input_dict({"obs": rows}),
+        lambda: policy.compute_single_action(rows[1]),
+    )
+    for call, where in zip(calls, ("1 of 3", "1 of 3", "1 of 3", "0 of 1")):
+        with pytest.raises(ValueError, match=f"no action can be computed: observation {where} is not finite"):
+            call()
+
+
 def test_weights_are_copied_in_and_shared_out():
     policy, other = make_policy(), make_policy(seed=1)
     memory = policy.weights

@@ -238,7 +238,9 @@ class Onnx:
         with warnings.catch_warnings(), _quiet("torch.onnx"):
             warnings.simplefilter("ignore")
             names = {"input_names": inputs, "output_names": outputs}
-            program = torch.onnx.export(_program(module), dynamo=True, opset_version=OPSET, verbose=False, **names)
+            traced = _program(module)
+            with _naming_network():
+                program = torch.onnx.export(traced, dynamo=True, opset_version=OPSET, verbose=False, **names)
             program.save(path)
 
     @staticmethod
@@ -262,8 +264,10 @@ class TorchScript:
         module(*example)  # the first call allocates
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that torch.export is newer
+            with _naming_network():
+                program = torch.jit.trace(_Deployed(module), example, check_trace=False)
             content = io.BytesIO()  # as for the format "torch"
-            torch.jit.save(torch.jit.trace(_Deployed(module), example, check_trace=False), content)
+            torch.jit.save(program, content)
         path.write_bytes(content.getbuffer())
 
     @staticmethod
@@ -305,13 +309,24 @@ def _program(module: ExportedPolicy) -> torch.export.ExportedProgram:
     example = _example(module)
     module(*example)  # the first call allocates
     shapes = (tuple({0: torch.export.Dim.DYNAMIC} for _ in example),)
-    try:
+    with _naming_network():
         return torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
+
+
+@contextlib.contextmanager
+def _naming_network() -> Iterator[None]:
+    """Raises an ExportError for a network that cannot be a program for any number of rows."""
+    try:
+        yield
     except Exception as error:  # of many kinds, since a network of the user's may do anything
-        reason = str(error).strip().split("\n")[0]
+        cause = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        reason = str(cause).strip().split("\n")[0]
         raise ExportError(
-            f"this policy's network is no torch program: {reason} rllib.load_policy(CHECKPOINT) acts with it where "
-            "rllib is installed."
+            f"this policy's network cannot be exported in this format: {reason} In forward(), use x.shape[0] instead "
+            "of len(x), and torch.where instead of a branch by numbers of a tensor. rllib.load_policy(CHECKPOINT) acts "
+            "with it where rllib is installed."
         ) from error
 
 
@@ -341,7 +356,9 @@ def _compared(
             own = np.zeros((len(states), policy.state_size), np.float32)
         for step in observations:
             inputs = _arrays(module, module.space, step) + ([own] if is_recurrent else [])
-            found = dict(zip(outputs, exported(inputs), strict=True))
+            with _naming_network():  # a traced program of a network that calls len() takes as many rows as its example
+                results = exported(inputs)
+            found = dict(zip(outputs, results, strict=True))
             how = {"explore": False, "full_fetch": True, "policy_id": policy_id}
             actions, states, fetches = algorithm.compute_actions(step, states if is_recurrent else None, **how)
             expected, scores = {module.action: np.asarray(actions)}, fetches["action_dist_inputs"]

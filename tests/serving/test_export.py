@@ -13,18 +13,47 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rllib import DQNConfig, IQLConfig, PPOConfig, SACConfig, TD3Config, load_policy
+from rllib import (
+    AlgorithmConfig,
+    CrossQConfig,
+    DQNConfig,
+    IQLConfig,
+    PPOConfig,
+    R2D2Config,
+    SACConfig,
+    TD3Config,
+    load_policy,
+)
 from rllib.algorithms.base.wiring import playable_environment
+from rllib.core import RLModuleSpec
+from rllib.core.modules.module_policy import ModulePolicySpec
+from rllib.env import MultiAgentEnv
 from rllib.env.factories.adapters import adapted, adapters_of
 from rllib.env.factories.registry import EnvContext
 from rllib.evaluation import seeding
+from rllib.models.architectures import ARCHITECTURES
+from rllib.models.attention.spec import Attention
+from rllib.models.dense.network_spec import UserArchitecture
+from rllib.models.dense.spec import Dense
+from rllib.models.groups.spec import Group
+from rllib.models.implicit.spec import ImplicitQuantiles
+from rllib.models.memory.spec import Memory
 from rllib.models.observations.flat_spaces import values_of_leaves
+from rllib.models.residual.spec import Residual
+from rllib.models.user.model_v2 import ModelV2Spec, RecurrentNetwork, TorchFC
+from rllib.models.user.module import CustomSpec, RecurrentSpec
+from rllib.models.user.user_model import UserModelSpec
+from rllib.policies import PolicySpec
 from rllib.serving.export import export_policy, export_weights
 from rllib.serving.exported_policy import ExportedPolicy, ExportError
+from tests.algorithms.test_custom_networks import Cell, Net, Q
+from tests.algorithms.test_recall import RecurrentPPO
+from tests.core.test_modules import Lstm, Mlp
 from tests.envs import MaskedProbe, MatchParts, MatchPicture, SampledEnv, StructuredProbe
 
 torch.set_num_threads(1)
 SMALL = {"fcnet_hiddens": [16]}
+FEW_ROWS = {"train_batch_size": 100, "sgd_minibatch_size": 50, "num_sgd_iter": 2}
 
 
 class Everything(gymnasium.Env):
@@ -57,8 +86,38 @@ class Everything(gymnasium.Env):
         return self._observation(), 1.0, False, bool(self.np_random.random() < 0.1), {}
 
 
+class CellOfParts(Cell):
+    """Reads one part of an observation that has a mask as well."""
+
+    def __init__(self, observation_space, action_space, num_outputs):
+        super().__init__(observation_space["observations"], action_space, num_outputs)
+
+    def forward(self, observation, state):
+        return super().forward(observation["observations"], state)
+
+
+class Remembering(RecurrentNetwork, torch.nn.Module):
+    """A network for RLlib's TorchModelV2 with a GRU."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        torch.nn.Module.__init__(self)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.gru = torch.nn.GRU(obs_space.shape[0], 8, batch_first=True)
+        self.policy, self.value = torch.nn.Linear(8, num_outputs), torch.nn.Linear(8, 1)
+
+    def get_initial_state(self):
+        return [torch.zeros(8)]
+
+    def forward_rnn(self, inputs, state, seq_lens):
+        self.features, state = self.gru(inputs, state[0][None])
+        return self.policy(self.features), [state[0]]
+
+    def value_function(self):
+        return self.value(self.features).reshape(-1)
+
+
 def ppo(**model):
-    return PPOConfig().training(model={**SMALL, **model}, train_batch_size=100, sgd_minibatch_size=50, num_sgd_iter=2)
+    return PPOConfig().training(**FEW_ROWS, model={**SMALL, **model})
 
 
 def masked_beside(source, config):
@@ -72,6 +131,21 @@ def residual(network):
 
 def sampled(space, action_space):
     return ppo().environment(SampledEnv, env_config={"space": space, "action_space": action_space})
+
+
+def custom(model, **settings):
+    """PPO with a network of the user's."""
+    return PPOConfig().training(**FEW_ROWS, model={"custom_model": model, **settings})
+
+
+def of_module(module):
+    spec = RLModuleSpec(module_class=module, model_config={"width": 8})
+    return PPOConfig().training(**FEW_ROWS).rl_module(rl_module_spec=spec).environment("CartPole-v1")
+
+
+def action_values(config=None, model=None, **training):
+    training |= {"model": model or SMALL, "num_steps_sampled_before_learning_starts": 100}
+    return (config or DQNConfig()).training(**training).environment("CartPole-v1")
 
 
 RECORDED = Path(__file__).parents[1] / "data/offline/pendulum_small.json"
@@ -127,7 +201,50 @@ CASES = {
     "quantiles": lambda: DQNConfig().training(num_quantiles=3).environment("CartPole-v1"),
     "atoms and noise": lambda: DQNConfig().training(num_atoms=3, noisy=True).environment("CartPole-v1"),
     "dueling": lambda: DQNConfig().training(dueling=True).environment("CartPole-v1"),
+    "dueling, atoms and noise": lambda: action_values(dueling=True, num_atoms=3, noisy=True),
+    "implicit quantiles": lambda: action_values(num_quantiles=4, implicit_quantiles=True),
+    "action values and lstm": lambda: action_values(R2D2Config(), {**SMALL, "use_lstm": True, "lstm_cell_size": 8}),
+    "state-dependent noise": lambda: ppo(use_sde=True).environment("Pendulum-v1"),
+    "batch renormalisation": lambda: CrossQConfig().environment("Pendulum-v1"),
+    "custom": lambda: custom(Net).environment("CartPole-v1"),
+    "custom action values": lambda: action_values(model={"custom_model": Q}, num_atoms=3),
+    "custom actor": lambda: SACConfig().training(policy_model_config={"custom_model": Q}).environment("Pendulum-v1"),
+    "custom memory": lambda: custom(Cell).environment("CartPole-v1"),
+    "custom memory and mask": lambda: masked_beside("info", custom(CellOfParts)),
+    "custom memory, filter": lambda: (
+        custom(Cell).rollouts(observation_filter="MeanStdFilter").environment("CartPole-v1")
+    ),
+    "custom action values by a memory": lambda: action_values(R2D2Config(), {"custom_model": Cell}),
+    "TorchModelV2 and parts": lambda: custom(TorchFC, fcnet_hiddens=[16]).environment(MatchParts),
+    "TorchModelV2 with a memory": lambda: custom(Remembering).environment("CartPole-v1"),
+    "RLModule": lambda: of_module(Mlp),
+    "RLModule with a memory": lambda: of_module(Lstm),
+    "an algorithm's own memory": lambda: (
+        AlgorithmConfig(algo_class=RecurrentPPO).training(**FEW_ROWS).environment("CartPole-v1")
+    ),
 }
+# Architecture -> cases with it.
+OF_ARCHITECTURES = {
+    Dense: ("bounds", "state-dependent noise", "batch renormalisation"),
+    Residual: ("residual blocks",),
+    Memory: ("lstm", "gru"),
+    Attention: ("attention",),
+    ImplicitQuantiles: ("implicit quantiles",),
+    UserModelSpec: ("custom", "custom action values", "custom actor", "custom memory"),
+    ModelV2Spec: ("TorchModelV2 and parts", "TorchModelV2 with a memory"),
+    ModulePolicySpec: ("RLModule", "RLModule with a memory"),
+    RecurrentSpec: ("an algorithm's own memory",),
+}
+
+
+def derived(kind):
+    return {kind}.union(*map(derived, kind.__subclasses__()))
+
+
+def test_all_architectures_are_here():
+    of_users = {kind for kind in derived(UserArchitecture) if kind.__module__.startswith("rllib.")}
+    # A group's actions are a Tuple, which is refused; the others are bases.
+    assert {*ARCHITECTURES, *of_users} - {Group, UserArchitecture, CustomSpec} == set(OF_ARCHITECTURES)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -139,6 +256,8 @@ def test_the_module_acts_as_the_policy(case, tmp_path, monkeypatch):
         lambda path, module: lambda inputs: [output.numpy() for output in module(*map(torch.from_numpy, inputs))],
     )
     with CASES[case]().build() as algo:
+        for kind, cases in OF_ARCHITECTURES.items():
+            assert case not in cases or type(algo.get_policy().spec.architecture) is kind
         if "filter" in case or case in ("lstm", "parts and masks", "mask and lstm"):
             algo.train()
         parity = export_policy(algo, tmp_path / "policy").parity
@@ -154,7 +273,8 @@ QUICK = {
 }
 # Formats with a memory's state among inputs and outputs.
 WITH_STATE = ("torch", "onnx")
-REMEMBERS = {name for name in CASES if any(word in name for word in ("lstm", "gru", "attention", "the step before"))}
+MEMORIES = "lstm", "gru", "attention", "memory", "the step before"
+REMEMBERS = {name for name in CASES if any(word in name for word in MEMORIES)}
 
 
 def program_case(format, case):
@@ -206,6 +326,52 @@ def test_a_memory_is_refused_where_actions_are_the_only_output(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+# ---------------------------------------------------------------------- several agents
+
+
+class TwoKinds(MultiAgentEnv):
+    """Two agents of different spaces, one with a mask; nothing happens."""
+
+    def __init__(self, config=None):
+        super().__init__()
+        self.agents = self.possible_agents = ["plain", "masked"]
+        level = {"action_mask": gymnasium.spaces.MultiBinary(2), "level": gymnasium.spaces.Discrete(3)}
+        self.observation_spaces = {
+            "plain": gymnasium.spaces.Box(-1, 1, (4,), np.float32),
+            "masked": gymnasium.spaces.Dict(level),
+        }
+        self.action_spaces = {"plain": gymnasium.spaces.Discrete(3), "masked": gymnasium.spaces.Discrete(2)}
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self._observations(), {}
+
+    def step(self, actions):
+        self.t += 1
+        return self._observations(), dict.fromkeys(actions, 1.0), {"__all__": self.t == 5}, {"__all__": False}, {}
+
+    def _observations(self):
+        mask = np.array([1, self.t % 2], np.int8)
+        return {"plain": np.full(4, self.t / 5, np.float32), "masked": {"action_mask": mask, "level": self.t % 3}}
+
+
+@pytest.mark.parametrize("format", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
+def test_each_of_several_policies_is_exported(format, tmp_path):
+    needs(format)
+    config = PPOConfig().training(**FEW_ROWS).environment(TwoKinds).rollouts(observation_filter="MeanStdFilter")
+    policies = {
+        "plain": PolicySpec(config={"model": {"custom_model": Cell}}),
+        "masked": PolicySpec(config={"model": {**SMALL, "use_lstm": True, "lstm_cell_size": 8}}),
+    }
+    with config.multi_agent(policies=policies, policy_mapping_fn=lambda agent, *_, **__: agent).build() as algo:
+        algo.train()
+        exports = {name: export_policy(algo, tmp_path / name, format, policy_id=name) for name in policies}
+    inputs = {name: [port.name for port in export.inputs] for name, export in exports.items()}
+    assert inputs == {"plain": ["obs", "state_in"], "masked": ["obs.action_mask", "obs.level", "state_in"]}
+    assert all(max(export.parity.max_error.values()) <= 1e-5 for export in exports.values())
+    assert [export.parity.num_rows for export in exports.values()] == [1480, 1480]
+
+
 # ---------------------------------------------------------------------- whole episodes
 
 
@@ -242,7 +408,7 @@ def episode(act, export, env, space, seed):
 
 
 MASKS = "mask in the observation", "mask in the info", "mask and lstm"
-PLAYED = ("filter", "lstm", "images", "filter and parts", *MASKS)
+PLAYED = ("filter", "lstm", "custom memory", "images", "filter and parts", *MASKS)
 
 
 @pytest.mark.slow
@@ -393,6 +559,34 @@ def test_what_cannot_be_exported_is_named(tmp_path):
             ExportedPolicy(algo, "default_policy")
         with pytest.raises(ExportError, match="format must be one of torch, onnx, torchscript, but got 'tflite'"):
             export_policy(algo, tmp_path / "policy", "tflite")
+
+
+class ByLength(Net):
+    def forward(self, observation):
+        return super().forward(observation.reshape(len(observation), -1))
+
+
+@pytest.mark.parametrize("format", ["torch", "torchscript"])
+def test_a_network_for_one_number_of_rows_is_named(format, tmp_path):
+    advice = pytest.raises(ExportError, match=r"cannot be exported in this format: .*x\.shape\[0\] instead of len")
+    with custom(ByLength).environment("CartPole-v1").build() as algo, advice:
+        export_policy(algo, tmp_path / "policy", format)
+    assert not list(tmp_path.iterdir())
+
+
+class Unknown(Net):
+    def forward(self, observation):
+        dist_inputs, values = super().forward(observation)
+        return torch.special.i1e(dist_inputs), values
+
+
+@pytest.mark.slow
+def test_an_operation_that_onnx_lacks_is_named(tmp_path):
+    needs("onnx")
+    cause = pytest.raises(ExportError, match=r"cannot be exported in this format: No ONNX function found.*i1e")
+    with custom(Unknown).environment("CartPole-v1").build() as algo, cause:
+        export_policy(algo, tmp_path / "policy", "onnx")
+    assert not list(tmp_path.iterdir())
 
 
 class Stuck(MaskedProbe):

@@ -58,6 +58,18 @@ class FlatModule(nn.Module):
     def forward(self, *inputs: Tensor):
         return self.module(*inputs)
 
+    def step(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One row of each of B sequences, of a module that has a memory and the `width` of its observations.
+
+        Args:
+            inputs: what `Policy.encode` gives, [B, ...].
+            state: [B, state_size].
+
+        Returns:
+            distribution inputs [B, K], values [B] and the next states [B, state_size].
+        """
+        return self.module.step(first_columns(inputs, self.module.width), state)
+
     def receive(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of `leaves` into `flat.grad`, overwriting it."""
         torch._foreach_copy_([leaf.grad for leaf in self.leaves], gradients)

@@ -54,12 +54,12 @@ class Structure:
         if leaf.choices is None or self._one_hot:
             shape = (stop - start,) if leaf.choices is not None else shape
             dtype = torch.float32 if self._floats or leaf.space.dtype.kind == "f" else _torch_dtype(leaf.space.dtype)
-            return lambda rows: rows[:, start:stop].reshape(len(rows), *shape).to(dtype)
+            return lambda rows: rows[:, start:stop].reshape(rows.shape[0], *shape).to(dtype)
         ends = (leaf.start + np.cumsum(leaf.choices)).tolist()
         numbers = list(zip([start, *ends], ends, np.ravel(leaf.space.start).tolist()))
         return lambda rows: torch.stack(
             [rows[:, first:last].argmax(1) + lowest for first, last, lowest in numbers], dim=1
-        ).reshape(len(rows), *shape)
+        ).reshape(rows.shape[0], *shape)
 
 
 def _unchanged(rows: Tensor) -> Tensor:

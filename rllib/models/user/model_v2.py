@@ -140,7 +140,7 @@ def _linear(before: int, after: int, gain: float) -> nn.Linear:
 def flattened(observation: Any) -> Tensor:
     """Rows float32 [B, K] of all leaves of an observation, in the order of its space."""
     if isinstance(observation, Tensor):
-        return observation.reshape(len(observation), -1).float()
+        return observation.reshape(observation.shape[0], -1).float()
     parts = observation.values() if isinstance(observation, Mapping) else observation
     return torch.cat([flattened(part) for part in parts], dim=1)
 
@@ -207,9 +207,9 @@ class CalledModelV2(CalledByRows):
     def outputs(self, rows: Tensor, state: list[Tensor] | None = None) -> tuple:
         observation = self.structure.of_rows(rows)
         input_dict = {"obs": observation, "obs_flat": flattened(observation), "is_training": torch.is_grad_enabled()}
-        seq_lens = None if state is None else torch.ones(len(rows), dtype=torch.int32, device=rows.device)
+        seq_lens = None if state is None else torch.ones(rows.shape[0], dtype=torch.int32, device=rows.device)
         dist_inputs, following = self.module.forward(input_dict, state or [], seq_lens)
-        values = self.module.value_function() if self.has_values else dist_inputs.new_zeros(len(dist_inputs))
+        values = self.module.value_function() if self.has_values else dist_inputs.new_zeros(dist_inputs.shape[0])
         return (dist_inputs, values) if state is None else (dist_inputs, values, following)
 
 

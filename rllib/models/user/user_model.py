@@ -185,7 +185,7 @@ class CalledByRows(nn.Module):
             return dist_inputs, dist_inputs.new_empty(0)
         dist_inputs, values, following = self.outputs(rows, self.as_list(state))
         if not self.has_values:
-            values = dist_inputs.new_zeros(len(dist_inputs))
+            values = dist_inputs.new_zeros(dist_inputs.shape[0])
         return dist_inputs, values, torch.cat([part.flatten(1) for part in following], dim=1)
 
     def outputs(self, rows: Tensor, state: list[Tensor] | None = None):
@@ -196,7 +196,7 @@ class CalledByRows(nn.Module):
     def as_list(self, state: Tensor) -> list[Tensor]:
         """The tensors [B, ...] that a flat state consists of."""
         found = state.split(self._state_sizes, dim=1)
-        return [part.reshape(len(part), *shape) for part, shape in zip(found, self._state_shapes)]
+        return [part.reshape(part.shape[0], *shape) for part, shape in zip(found, self._state_shapes)]
 
 
 def with_state_shapes(spec: NetworkSpec) -> NetworkSpec:
@@ -277,7 +277,7 @@ class Probe:
         if not are_close([output[:1] for output in outputs], self.outputs(1)):
             raise self.problem(
                 "forward() gives another result for an observation alone than for the same one in a batch: it mixes "
-                "rows. Keep the batch axis first in every operation, as in reshape(len(x), -1) and softmax(-1)."
+                "rows. Keep the batch axis first in every operation, as in reshape(x.shape[0], -1) and softmax(-1)."
             )
 
     def check_parameters(self) -> None:

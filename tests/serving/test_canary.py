@@ -9,6 +9,8 @@ import pytest
 from rllib.serving.learning.arms import is_canary
 from rllib.serving.learning.betting import bounds_of, p_not_above
 from rllib.serving.learning.canary import LEVEL, LOOKS, PATIENCE, Trial, Verdict
+from rllib.serving.learning.settings import LearningSettings
+from rllib.serving.learning.training_loop import TrainingLoop
 from rllib.serving.learning.welch import Sample, p_greater, t_tail
 
 
@@ -240,3 +242,17 @@ def test_a_trial_without_episodes_of_one_policy_ends(is_candidate):
     verdicts = [trial.add(float(number % 2), is_candidate) for number in range(PATIENCE * LOOKS * 200)]
     assert set(verdicts[:-1]) == {None}
     assert verdicts[-1] is Verdict.DROP
+
+
+@pytest.mark.parametrize("candidates", [0, 1])
+def test_a_trial_with_hardly_an_episode_of_a_policy_says_so_and_reports_no_mean_of_none(candidates):
+    loop = TrainingLoop(LearningSettings(directory="unused"), 0, [1.0, 2.0, 3.0])
+    loop.offered(1, 0.0)
+    returns = ((float(number % 5), number < candidates) for number in itertools.count())
+    loop.verdict = next(verdict for each in returns if (verdict := loop.trial.add(*each)))
+    loop.dropped()
+    told = "unknown, without an episode" if not candidates else "0 in 1 episodes"
+    assert f"nearly all episodes were of one policy (clients with few episode ids): its mean return is {told}" in (
+        loop.events()[-1]
+    )
+    assert loop.stats()["last_trial"]["candidate_mean_return"] == (0.0 if candidates else None)

@@ -80,6 +80,11 @@ class Trial:
         self._looks += 1
         return self._look()
 
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether it has ended because one of the policies had too few episodes to be compared."""
+        return not self._looks and self.candidate.count + self.served.count >= self._most
+
     def _look(self) -> Verdict | None:
         candidate, served = self.candidate_returns, self.served_returns
         bounds = bounds_of(candidate, served, self._history)

@@ -12,6 +12,7 @@ from rllib.serving.learning.decisions import Episode, Ledger
 from rllib.serving.learning.packets import Decision, Gap, Reward
 from rllib.serving.learning.settings import LearningSettings
 from rllib.serving.learning.vetting import Vetting
+from rllib.serving.learning.welch import Sample
 
 # Largest number of steps that wait for the trainer; beyond it, the oldest episodes are left out.
 MOST_WAITING_STEPS = 100_000
@@ -149,8 +150,8 @@ class TrainingLoop:
     def dropped(self) -> None:
         """Ends the trial; the served policy stays."""
         outcome = "dropped as worse" if self.verdict is Verdict.WORSE else "dropped"
-        if not (self.trial.candidate.count and self.trial.served.count):
-            outcome += ", since all episodes were of one policy (clients with few episode ids)"
+        if self.trial.is_one_sided:
+            outcome += ", since nearly all episodes were of one policy (clients with few episode ids)"
         self._end_trial(outcome)
         self.num_dropped += 1
         self.trial = self.verdict = None
@@ -158,11 +159,11 @@ class TrainingLoop:
     def _end_trial(self, outcome: str) -> None:
         trial = self.trial
         self._since_offer = 0
-        self.newest = trial.candidate.mean, trial.served.mean, outcome
+        self.newest = _mean(trial.candidate_returns), _mean(trial.served_returns), outcome
         self._events.append(
-            f"Candidate version {trial.version} is {outcome}: its mean return is {trial.candidate.mean:.4g} in "
-            f"{trial.candidate.count} episodes, that of the served version {self.served} {trial.served.mean:.4g} in "
-            f"{trial.served.count}" + ("; the learner returns to it" if self.verdict is Verdict.WORSE else "")
+            f"Candidate version {trial.version} is {outcome}: its mean return is {_told(trial.candidate)}, that of the "
+            f"served version {self.served} {_told(trial.served)}"
+            + ("; the learner returns to it" if self.verdict is Verdict.WORSE else "")
         )
 
     # ------------------------------------------------------------------ reports
@@ -180,9 +181,9 @@ class TrainingLoop:
         candidate = trial and {
             "version": trial.version,
             "episodes": trial.candidate.count,
-            "mean_return": trial.candidate.mean if trial.candidate.count else None,
+            "mean_return": _mean(trial.candidate_returns),
             "served_episodes": trial.served.count,
-            "served_mean_return": trial.served.mean if trial.served.count else None,
+            "served_mean_return": _mean(trial.served_returns),
         }
         names = "candidate_mean_return", "served_mean_return", "outcome"
         return {
@@ -206,3 +207,7 @@ class TrainingLoop:
 
 def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def _told(sample: Sample) -> str:
+    return f"{sample.mean:.4g} in {sample.count} episodes" if sample.count else "unknown, without an episode"

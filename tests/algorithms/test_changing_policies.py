@@ -596,6 +596,19 @@ def test_hooks_hear_of_rows_that_are_learned_from_after_a_removal(name):
         assert Hears.heard == {"p"}
 
 
+@pytest.mark.parametrize("as_function", [True, False])
+def test_hooks_get_rows_of_frozen_policies_or_a_warning_tells_how(as_function, caplog):
+    trained = (lambda policy_id, batch: policy_id == "p") if as_function else ["p"]
+    config = poles(policies=["p", "z"], policy_mapping_fn={"0": "p", "1": "z"}, policies_to_train=trained)
+    Hears.heard.clear()
+    with config.callbacks(Hears).build() as algo:
+        weights = algo.get_policy("z").weights.copy()
+        algo.train()
+        np.testing.assert_array_equal(algo.get_policy("z").weights, weights)
+    assert Hears.heard == ({"p", "z"} if as_function else {"p"})
+    assert ("gets no rows of policies that do not learn (z)" in caplog.text) is not as_function
+
+
 class Loop(ExternalMultiAgentEnv):
     """Two agents in a loop of its own; episodes that are lost are begun again."""
 

@@ -851,7 +851,7 @@ _EXPECTED = (
     *("no effect", "has no part in a network", "runs synchronously", "overestimates actions", "take turns"),
     *("both terminated and truncated", "end without a flag", "is replaced", "the world fails"),
     *("it repeats them", "what is sampled first is lost", "nothing is trained", "continues with an empty one"),
-    "of policies that learn again",
+    *("of policies that learn again", "gets no rows of policies that do not learn"),
 )
 
 

@@ -295,6 +295,7 @@ class Algorithm(SeveralAgents, Saving, RllibNames, StableBaselinesNames, ABC):
         wiring.log_crowds(self.config)  # may start a session: after all checks of the settings
         self.workers = self._owns(self.make_workers())
         self._curricula = make_curricula(self.config, self.workers, self._rollout_settings)
+        self._note_unheard_policies()
         self._note_exploration()
         self.callbacks.on_algorithm_init(algorithm=self)
 

@@ -13,6 +13,7 @@ from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
 from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
 from rllib.algorithms.base.space_rules import naming_settings
+from rllib.evaluation.callbacks import hears
 from rllib.notices import log_once, log_unused_arguments
 from rllib.policies import PolicySpec
 from rllib.policy import Policy
@@ -215,6 +216,18 @@ class SeveralAgents(Acting):
                 self.end_training(policy_id)
         self.workers.change_settings(self._rollout_settings)
         self._evaluations.change_agents(policies, agents.settings)
+        self._note_unheard_policies()
+
+    def _note_unheard_policies(self) -> None:
+        """Warns of frozen policies whose rows a hook does not get, since workers record none of them."""
+        if self.agents is None or not hears(self.callbacks, "on_postprocess_trajectory"):
+            return
+        if frozen := sorted(self.agents.spaces.keys() - self.agents.settings.trained):
+            message = (
+                f"on_postprocess_trajectory gets no rows of policies that do not learn ({', '.join(frozen)}): none are "
+                "recorded. A function as policies_to_train, which returns False for them, has them recorded."
+            )
+            log_once("hooks without rows of frozen policies", message, logging.WARNING)
 
     @property
     def _mapping(self) -> Callable[..., str] | None:

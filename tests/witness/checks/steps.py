@@ -60,6 +60,7 @@ class Steps:
         num_open: int = 0,
         left_out: Callable[[int, int], Collection[Step]] = lambda *_: (),
         agents: Container[int] | None = None,
+        cuts_wait: bool = False,
     ) -> int:
         """Each life has all of its steps, but for the newest of each environment, which may lack its end.
 
@@ -68,6 +69,7 @@ class Steps:
             num_open: number of episodes before the newest one that may lack their ends as well.
             left_out: function of an episode's serial and number: its steps that a rule leaves out of the batches.
             agents: those whose steps batches hold; None: all.
+            cuts_wait: whether the end of a life that was cut may come with the next steps of its agent.
 
         Returns:
             Number of lives that are complete.
@@ -91,7 +93,9 @@ class Steps:
                     wanted = [i for i in range(life.length) if (serial, number, agent, i) not in missing]
                     assert steps == wanted[: len(steps)], f"steps of {serial, number, agent}: {steps}, not {wanted}"
                     is_complete = len(steps) == len(wanted)
-                    assert is_complete or number >= last - num_open, (
+                    waits = cuts_wait and life.is_cut
+                    waits = waits and not any(by_life[serial, later, agent] for later in range(number + 1, last + 1))
+                    assert is_complete or waits or number >= last - num_open, (
                         f"{serial, number, agent} has {len(steps)} of {len(wanted)} steps"
                     )
                     complete += is_complete

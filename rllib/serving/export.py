@@ -93,7 +93,7 @@ class Export:
 def export_policy(
     algorithm: Algorithm,
     path: str | os.PathLike,
-    format: Format = "torch",
+    format: Format | None = None,
     *,
     policy_id: str = DEFAULT_POLICY,
     verify: bool = True,
@@ -107,7 +107,7 @@ def export_policy(
         format: "torch": `torch.export.load(path).module()` gives a function of tensors. "onnx": any runtime of ONNX
             runs it; the extra onnx is needed to write it. "torchscript": `torch.jit.load(path)` gives a module with
             forward(obs) -> actions and a reset() that does nothing, as programs of robots that were trained by rsl_rl
-            call it.
+            call it. None: as the path ends, else "torch".
         policy_id: id of the policy.
         verify: compare it with the policy on batches of 1, 2, 7 and 64 observations, drawn from the space and, where an
             environment can be made, taken from its episodes; with a memory over 20 steps.
@@ -129,8 +129,7 @@ def export_policy(
             f"export_policy takes an algorithm, but got a {type(algorithm).__name__}. Algorithm.from_checkpoint(PATH) "
             "makes one of a checkpoint; rllib export PATH exports a checkpoint from the shell."
         )
-    if format not in FORMATS:
-        raise ExportError(f"format must be one of {', '.join(FORMATS)}, but got {format!r}")
+    format = checked_format(path, format)
     form = FORMATS[format]
     path = _with_suffix(path, form.suffix)
     module = ExportedPolicy(algorithm, policy_id, only_actions or format == "torchscript").eval()
@@ -149,6 +148,24 @@ def export_policy(
         os.replace(written, path)
         os.replace(description, described_in)
     return Export(path, tuple(module.inputs), tuple(module.outputs), parity)
+
+
+def checked_format(path: str | os.PathLike, format: str | None) -> str:
+    """The format of an export to this path, by its suffix where none is given.
+
+    Raises:
+        ExportError: (a ValueError) for an unknown format, or a path with the suffix of another one.
+    """
+    if format is not None and format not in FORMATS:
+        raise ExportError(f"format must be one of {', '.join(FORMATS)}, but got {format!r}")
+    suffix = local_path(path).suffix
+    by_suffix = next((name for name, form in FORMATS.items() if form.suffix == suffix), None)
+    if format is not None and by_suffix not in (None, format):
+        raise ExportError(
+            f"format={format!r} writes {FORMATS[format].suffix} files, but {os.fspath(path)} ends as those of "
+            f"{by_suffix!r}. Use {FORMATS[format].suffix}, or format={by_suffix!r}."
+        )
+    return format or by_suffix or "torch"
 
 
 def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
@@ -218,7 +235,7 @@ class Torch:
     @staticmethod
     def load(path: Path, module: ExportedPolicy) -> Callable[[Arrays], Arrays]:
         """Reads the file as a function from inputs to outputs."""
-        function = torch.export.load(path).module()
+        function = torch.export.load(io.BytesIO(path.read_bytes())).module()  # it wants .pt2 at the end of a path
         return lambda inputs: [output.numpy() for output in function(*map(torch.from_numpy, inputs))]
 
 

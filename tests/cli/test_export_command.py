@@ -58,6 +58,16 @@ def test_an_onnx_graph(rllib_command, tmp_path):
     assert [port.name for port in session.get_inputs()] == ["obs"]
 
 
+@pytest.mark.parametrize(("name", "read"), [("p.pt", torch.jit.load), ("p.safetensors", load_file)])
+def test_the_name_of_the_file_says_the_format(rllib_command, tmp_path, name, read):
+    write_checkpoint_of("CartPole-v1", tmp_path)
+    result = rllib_command("export", "run", "-o", name)
+    assert result.exit_code == 0, result.output
+    assert read(tmp_path / name)
+    result = rllib_command("export", "run", "-o", "p.onnx", "--format", "torch")
+    assert result.exit_code and "format='torch' writes .pt2 files" in result.output
+
+
 def test_weights_by_name(rllib_command, tmp_path):
     result = rllib_command("export", CARTPOLE, "--format", "safetensors", "-o", "weights")
     assert result.exit_code == 0 and "weights.safetensors  " in result.output, result.output

@@ -44,7 +44,7 @@ from rllib.models.user.model_v2 import ModelV2Spec, RecurrentNetwork, TorchFC
 from rllib.models.user.module import CustomSpec, RecurrentSpec
 from rllib.models.user.user_model import UserModelSpec
 from rllib.policies import PolicySpec
-from rllib.serving.export import export_policy, export_weights
+from rllib.serving.export import checked_format, export_policy, export_weights
 from rllib.serving.exported_policy import ExportedPolicy, ExportError
 from tests.algorithms.test_custom_networks import Cell, Net, Q
 from tests.algorithms.test_recall import RecurrentPPO
@@ -559,6 +559,26 @@ def test_what_cannot_be_exported_is_named(tmp_path):
             ExportedPolicy(algo, "default_policy")
         with pytest.raises(ExportError, match="format must be one of torch, onnx, torchscript, but got 'tflite'"):
             export_policy(algo, tmp_path / "policy", "tflite")
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "expected"),
+    [
+        ("policy", None, "torch"), ("policy.pt2", None, "torch"), ("policy.onnx", None, "onnx"),
+        ("policy.pt", None, "torchscript"), ("policy.v1", None, "torch"), ("policy.v1", "onnx", "onnx"),
+        ("policy.pt", "torchscript", "torchscript"),
+    ],
+)  # fmt: skip
+def test_the_format_is_that_of_the_suffix(name, format, expected):
+    assert checked_format(name, format) == expected
+
+
+@pytest.mark.parametrize(("name", "format"), [("policy.onnx", "torch"), ("policy.pt", "onnx"), ("policy.pt2", "onnx")])
+def test_a_suffix_of_another_format_is_refused(name, format, tmp_path):
+    told = rf"format='{format}' writes .* files, but .*{name} ends as those of"
+    with ppo().environment("CartPole-v1").build() as algo, pytest.raises(ExportError, match=told):
+        export_policy(algo, tmp_path / name, format)
+    assert not list(tmp_path.iterdir())
 
 
 class ByLength(Net):

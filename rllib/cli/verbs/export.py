@@ -9,7 +9,7 @@ from rllib.cli.checkpoints import PLACE, acting_algorithm, latest, next_to, with
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath
-from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, export_policy, export_weights
+from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, checked_format, export_policy, export_weights
 from rllib.serving.exported_policy import Port
 from rllib.serving.loaded_policy import load_policy, policy_ids
 from rllib.storage.local_path import local_path
@@ -27,8 +27,12 @@ class DiffersError(click.ClickException):
 
 @click.command("export", short_help="Write a policy as a file for torch or ONNX.")
 @click.argument("checkpoint", type=PLACE)
-@click.option("--format", "format_", type=click.Choice([*FORMATS, WEIGHTS]), default="torch", show_default=True,
-              help="safetensors: the weights by name, without the program.")  # fmt: skip
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice([*FORMATS, WEIGHTS]),
+    help="safetensors: the weights by name, without the program [default: as the name of the file ends; torch].",
+)
 @click.option("-o", "--output", type=LocalPath(), help="The file [default: next to the checkpoint].")
 @click.option("--policy", help="Which one, where CHECKPOINT holds several.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
@@ -42,6 +46,11 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     """
     with reported(verbose):
         checkpoint = local_path(latest(checkpoint))
+        if format_ is None and output and Path(output).suffix == WEIGHTS_SUFFIX:
+            format_ = WEIGHTS
+        elif format_ != WEIGHTS:
+            with user_input():
+                format_ = checked_format(output or "", format_)
         suffix = WEIGHTS_SUFFIX if format_ == WEIGHTS else FORMATS[format_].suffix
         output = output or _beside(checkpoint, policy, suffix)
         if format_ == WEIGHTS:

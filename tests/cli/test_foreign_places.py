@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from multi_agent import BasicMultiAgent
 
 from rllib import DQNConfig, PPOConfig
 from rllib.algorithms.base.algorithm import Algorithm
+from rllib.compat.methods.ray_rllib.settings import OVERRIDES
 from rllib.errors import CheckpointError
+from rllib.policies import PolicySpec
 from rllib.storage.checkpoint import newest_checkpoint
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--defaults", "--name", "run", "num_rollout_workers=0",
@@ -129,3 +132,24 @@ def test_a_run_goes_on_in_its_own_directory(tmp_path):
     with Algorithm.from_checkpoint(checkpoint) as algorithm:
         algorithm.train()
     assert any((tmp_path / "run" / "output").iterdir())
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+def test_policies_of_a_checkpoint_name_no_place_outside(tmp_path, is_added):
+    """In their own settings, under any name."""
+    (tmp_path / "disk").mkdir()
+    own = {"training": {"replay_buffer_config": {"storage": str(tmp_path / "disk")}}}
+    config = DQNConfig().environment(BasicMultiAgent).rollouts(num_rollout_workers=0)
+    config.training(model={"fcnet_hiddens": [4]}, hiddens=[])
+    policies = {"a": None if is_added else PolicySpec(config=own)}
+    config.multi_agent(policies=policies, policy_mapping_fn="a")
+    with config.build() as algorithm:
+        if is_added:
+            algorithm.add_policy("b", config=own, policies_to_train=["a", "b"])
+        checkpoint = algorithm.save(tmp_path / "run" / "checkpoint")
+    with pytest.raises(CheckpointError, match=r"has replay_buffer_config=.*disk.* again"):
+        Algorithm.from_checkpoint(checkpoint)
+    owner = "b" if is_added else "a"
+    for given in (own, {"policies": {"a": None, owner: (None, None, None, own)}}, {OVERRIDES: {"a": own}}):
+        with Algorithm.from_checkpoint(checkpoint, given) as algorithm:
+            assert algorithm.config_of(owner).replay_buffer_config["storage"] == str(tmp_path / "disk")

@@ -11,16 +11,21 @@ import numpy as np
 import pytest
 from climber import Climber
 
-from rllib import Algorithm, DefaultCallbacks, PPOConfig, tune
+from rllib import Algorithm, DefaultCallbacks, DQNConfig, PPOConfig, tune
+from rllib.compat.methods.ray_rllib.settings import OVERRIDES
 from rllib.errors import CheckpointError, DamagedFileError
+from rllib.policies import PolicySpec
 from rllib.storage.signatures import join_run, run_key
+from rllib.tune.experiment.directory import described, for_header
 from rllib.tune.experiment.files import adopt
 from rllib.tune.experiment.journal_values import ValueReader, written
 from rllib.tune.experiment.spec import make_spec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.build import prepare
+from rllib.tune.running.runner import TrialRunner
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter, OptunaSearch
+from rllib.tune.search.space import holds_domains
 from rllib.tune.trainables.pickles import write_pickle
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
@@ -103,7 +108,7 @@ def journal(directory: Path) -> Path:
 
 
 def write(directory: Path, records: list[dict]) -> None:
-    journal(directory).write_text("".join(json.dumps(record) + "\n" for record in records))
+    journal(directory).write_text("".join(json.dumps(record, default=repr) + "\n" for record in records))
 
 
 def go_on(directory: Path, trainable=Climber, **settings):
@@ -444,3 +449,65 @@ def test_an_experiment_writes_to_no_place_that_it_names(tmp_path, which):
     if which != "a trial's":
         tuner = tune.Tuner.restore(directory, Climber, param_space=config)
         assert [trial.metrics["training_iteration"] for trial in tuner.fit()] == [2]
+
+
+# Setting that names a place -> (the form in which a program gives it, forms of a file), by the place.
+FORMS = {
+    "output": lambda place: (
+        {"output": place},
+        {"offline_data": {"output": place}},
+        {"output": tune.grid_search(["logdir", place])},
+        {"offline_data": {"output": tune.choice([None, place])}, "gamma": tune.randn()},
+        {"offline_data": tune.grid_search([{}, {"output": place}])},
+    ),
+    "output_config": lambda place: (
+        {"output": "dataset", "output_config": {"path": place}},
+        {"offline_data": {"output": "dataset", "output_config": {"path": place}}},
+        {"output": tune.choice([None, "dataset"]), "output_config": tune.choice([{}, {"path": place}])},
+        {"output": "dataset", "output_config": {"path": tune.grid_search([place])}},
+    ),
+    "replay_buffer_config": lambda place: (
+        {"replay_buffer_config": {"storage": place}},
+        {"training": {"replay_buffer_config": {"storage": place}}},
+        {"replay_buffer_config": {"storage": place}, "buffer_size": 100},
+        {"replay_buffer_kwargs": {"storage": place}},
+        {"training": {"replay_buffer_config": {"storage": tune.choice(["memory", place]), "capacity": tune.randn()}}},
+        {"policies": {"a": PolicySpec(config={"training": {"replay_buffer_config": {"storage": place}}})}},
+        {"policies": ["a"], OVERRIDES: {"a": {"replay_buffer_config": {"storage": place}}}},
+    ),
+    "log_dir": lambda place: ({"log_dir": place}, {"reporting": {"log_dir": place}}),
+}
+
+
+def of_dqn(directory: Path, records: list[dict], space: dict, trial: dict, **more) -> None:
+    """Makes the journal one of DQN, with this search space and these settings of its trial."""
+    header = {**records[0], "trainable": "DQN", "space": for_header(space), "described": described(space)}
+    records = changed(records[1:], "trial", trainable="DQN", **for_header(trial))
+    write(directory, [header, *records, *([more] if more else [])])
+
+
+@pytest.mark.parametrize("setting, form", [(name, i) for name, of in FORMS.items() for i in range(len(of("/x")))])
+def test_a_place_is_seen_in_every_form(tmp_path, monkeypatch, setting, form):
+    """And given again in any."""
+    directory, records = interrupted(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(TrialRunner, "run", lambda runner: runner.directory.close())
+    forms, own = FORMS[setting](str(tmp_path / "elsewhere")), {"env": "CartPole-v1"}
+    plain, foreign = {**own, **forms[0]}, {**own, **forms[form]}
+    refused = rf"{directory} has {setting}=.*elsewhere.*give {setting} again"
+    of_dqn(directory, records, foreign, own)
+    with pytest.raises(CheckpointError, match="the search space of " + refused):
+        tune.Tuner.restore(directory, "DQN")
+    tune.Tuner.restore(directory, DQNConfig().update_from_dict(forms[0]))
+    if setting == "log_dir":  # Tune gives its trials their own
+        return
+    record = {"type": "exploit", "id": next(each["id"] for each in records if each["type"] == "trial"), "time": 1.0}
+    for trial in (foreign, own) if not holds_domains(foreign) else ():
+        more = {**record, "source": record["id"], **for_header(foreign)} if trial is own else {}
+        of_dqn(directory, records, own, trial, **more)
+        with pytest.raises(CheckpointError, match="a trial of " + refused):
+            tune.Tuner.restore(directory, "DQN").fit()
+        of_dqn(directory, records, plain, trial, **more)
+        tune.Tuner.restore(directory, "DQN", param_space=plain).fit()
+    of_dqn(directory, records, foreign, plain)
+    tune.Tuner.restore(directory, "DQN", param_space=foreign).fit()

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,13 @@ from rllib import sample_batch as sb
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.recorded.settings import IN_CONFIG, LOG_DIR
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
+from rllib.compat.methods.ray_rllib.settings import OVERRIDES
 from rllib.config.conflicts import Unfit
 from rllib.env.factories.registry import named_environment, register_typed_function
 from rllib.env.factories.wrapped import named_class
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.moved import present_name
-from rllib.policies import PolicySpec
+from rllib.policies import PolicySpec, own_settings_of
 from rllib.replay.disk import DISK, MEMORY
 from rllib.replay.gpu import GPU
 from rllib.sample_batch import DEFAULT_POLICY
@@ -231,7 +232,15 @@ def saved_config(
             )
             config.reporting(log_dir=None)
         if not written_by_this_run(path):
-            refuse_places(config, run, _given_places(given), f"the checkpoint {os.fspath(path)}")
+            added = state["algorithm.json"]["agents"].get("policies", {})
+            own = overrides.get(OVERRIDES) or {}
+            again = ({name: value for name, value in overrides.items() if name != OVERRIDES}, *own.values())
+            refuse_places(
+                [config, config.copy(copy_frozen=False).multi_agent(policies=added)],
+                run,
+                map(config_class.from_dict, again),
+                f"the checkpoint {os.fspath(path)}",
+            )
     if load_user_code and isinstance(config.env, str):
         register_typed_function(config.env)
     elif isinstance(config.env, UserCode):
@@ -301,23 +310,31 @@ def _without_saved_world(config: AlgorithmConfig, state: State, given: Mapping[s
     return {"env": None, "env_config": {}, "env_wrappers": None, **spaces}
 
 
-def refuse_places(settings: Mapping[str, Any], directory: Path, given: Collection[str], what: str) -> None:
+def refuse_places(
+    settings: Sequence[Mapping[str, Any]], directory: Path, given: Iterable[Mapping[str, Any]], what: str
+) -> None:
     """Refuses settings of a file that name a path to write to outside of the run's directory.
 
     Args:
-        settings: name -> value.
+        settings: configs to which the file may lead; dicts of settings by their names here, where there is no config.
         directory: directory of the run.
-        given: names of settings that do not come from the file.
+        given: the same of the settings that do not come from the file: the paths that they name may be written to.
         what: description of the file, for error messages.
 
     Raises:
         CheckpointError: if there is such a setting.
     """
-    for name, place in _places_of(settings).items():
-        if name not in given and not _is_inside(place, directory):
+    named = [entry for each in settings for entry in _places_of(each)]
+    # Else nothing is written to the path of output_config.
+    to_path_in_config = any(each.get("output", None) == IN_CONFIG for each in settings)
+    meant = {local_path(place).resolve() for each in given for _, _, place in _places_of(each)} if named else set()
+    for name, value, place in named:
+        if name == "output_config" and not to_path_in_config:
+            continue
+        if local_path(place).resolve() not in meant and not _is_inside(place, directory):
             raise CheckpointError(
-                f"{what} has {name}={settings[name]!r:.200}, and files are written there, outside of {directory}. If "
-                f"that is meant, give {name} again, or use load_user_code (--load-user-code) if you trust its origin."
+                f"{what} has {name}={value!r:.200}, and files are written there, outside of {directory}. If that is "
+                f"meant, give {name} again, or use load_user_code (--load-user-code) if you trust its origin."
             )
 
 
@@ -325,30 +342,26 @@ def _is_inside(place: str | os.PathLike, directory: Path) -> bool:
     return local_path(place).resolve().is_relative_to(directory.resolve())
 
 
-# Settings that name paths to write to.
-PLACES = "log_dir", "output", "output_config", "replay_buffer_config"
+# Setting that names a path to write to -> the key of its dict that does (None: its value), and words that are no paths.
+_PLACES: dict[str, tuple[str | None, tuple[str, ...]]] = {
+    "log_dir": (None, ()),
+    "output": (None, (LOG_DIR, IN_CONFIG)),
+    "output_config": ("path", ()),
+    "replay_buffer_config": ("storage", (MEMORY, GPU, DISK)),
+}
 
 
-def _places_of(settings: Mapping[str, Any]) -> dict[str, str | os.PathLike]:
-    """Name of a setting -> the path to write to that it names."""
-    output, replay = settings.get("output", None), settings.get("replay_buffer_config", None)
-    found = {"log_dir": settings.get("log_dir", None), "output": None if output == LOG_DIR else output}
-    if output == IN_CONFIG:
-        del found["output"]
-        found["output_config"] = (settings.get("output_config", None) or {}).get("path")
-    if isinstance(replay, Mapping) and replay.get("storage", MEMORY) not in (MEMORY, GPU, DISK):
-        found["replay_buffer_config"] = replay["storage"]
-    return {name: place for name, place in found.items() if isinstance(place, str | os.PathLike)}
-
-
-def _given_places(given: Mapping[str, Any]) -> list[str]:
-    """Names of the given settings that name a place; of those that are merged, where the key of the place is given."""
-    keys = {"output_config": "path", "replay_buffer_config": "storage"}
-
-    def names_place(name: str, value: Any) -> bool:
-        return name not in keys or (isinstance(value, Mapping) and keys[name] in value)
-
-    return [name for name in PLACES if name in given and names_place(name, given[name])]
+def _places_of(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any, str | os.PathLike]]:
+    """(setting, value, path to write to that it names), of the settings that policies have of their own too."""
+    for name, (key, words) in _PLACES.items():
+        value = settings.get(name, None)
+        place = value if key is None else value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(place, str | os.PathLike) and place not in words:
+            yield name, value if key is None else {key: place}, place
+    policies = settings.get("policies", None)
+    for spec in policies.values() if isinstance(policies, Mapping) else ():
+        if own := own_settings_of(spec):
+            yield from _places_of(settings.values_in(own) if isinstance(settings, AlgorithmConfig) else own)
 
 
 def names_changed_policies(state: State, given: Mapping[str, Any]) -> bool:

@@ -108,7 +108,7 @@ def prepare(spec: ExperimentSpec, at: Path | None = None, reporter=None) -> tupl
             make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
             decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
             reader = ValueReader(spec.load_user_code, space)
-            states = take_up(decided, directory, spec.resume, resolved.is_function, reader)
+            states = take_up(decided, directory, spec.resume, resolved, reader)
             directory.note_settings(spec, pickled)
             pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
             callbacks = _callbacks(spec, directory, decided.trials, reporter)
@@ -343,10 +343,10 @@ def _decided(config: ConfigObject, drawn: Mapping[str, Any]) -> dict[str, set[st
         TypeError: for an unknown name, with the nearest.
     """
     decided: dict[str, set[str]] = {}
-    for name, value in drawn.items():
+    for name in drawn:
         if name in config:
             decided[name] = set(config.overrides(**{name: config[name]}))  # its own name
-        elif isinstance(value, Mapping) and not is_grid(value):  # a section
+        elif name in config.sections or name in config.section_aliases:
             decided[name] = set(config.keys())
         else:
             config.update_from_dict({name: None})  # raises, with the nearest name

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.base.from_checkpoint import PLACES, refuse_places
+from rllib.algorithms.base.from_checkpoint import refuse_places
 from rllib.errors import DamagedFileError
 from rllib.result import as_result, stored_names
 from rllib.runs.files import read_results
@@ -23,12 +23,13 @@ from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 from rllib.tune.trainables.checkpoint import refuse_foreign_pickle
+from rllib.tune.trainables.resolve import Resolved, possible_settings
 
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
 def take_up(
-    trials: Trials, directory: ExperimentDirectory, resume, is_function: bool, config_of: ValueReader
+    trials: Trials, directory: ExperimentDirectory, resume, resolved: Resolved, config_of: ValueReader
 ) -> list | None:
     """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`.
 
@@ -41,6 +42,7 @@ def take_up(
     """
     if not directory.past:
         return None
+    is_function = resolved.is_function
     snapshot = directory.read_snapshot()
     try:
         if snapshot:
@@ -65,9 +67,14 @@ def take_up(
     # Looked at before any file changes.
     continuing = {trial.trial_id for trial in replay.by_id.values() if may_continue(trial)}
     if continuing and not config_of.load_user_code:
-        for trial_id in continuing:
-            config = replay.by_id[trial_id].config
-            refuse_places(config, directory.path, _given_again(config, config_of.given), f"a trial of {directory.path}")
+        given = possible_settings(resolved, config_of.given)
+        configs = [replay.by_id[trial_id].config for trial_id in continuing]
+        for config in (*configs, *(config for _, config in replay.exploits.values())):
+            try:
+                settings = possible_settings(resolved, config)
+            except (TypeError, ValueError):  # its algorithm cannot be built, and says so
+                continue
+            refuse_places(settings, directory.path, given, f"a trial of {directory.path}")
         for trial in replay.by_id.values():
             for checkpoint in Path(trial.logdir).glob("checkpoint_*"):
                 refuse_foreign_pickle(checkpoint)
@@ -112,12 +119,6 @@ def _takes_over(trial_id: str, replay: "Replay", left: Mapping[str, tuple[list, 
         return False
     source = replay.by_id[replay.exploits[trial_id][0]]
     return bool(left[source.trial_id][1] if source.trial_id in left else source.checkpoints)
-
-
-def _given_again(config: Mapping[str, Any], space: Any) -> list[str]:
-    """Names of settings of a trial whose places the program that continues the experiment has named itself."""
-    space = space if isinstance(space, Mapping) else {}
-    return [name for name in PLACES if name in space and space[name] == config.get(name)]
 
 
 class Replay:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rllib.algorithms.base.config import AlgorithmConfig
@@ -33,7 +34,7 @@ from rllib.tune.experiment.trial import Trial
 from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.running.build import check_spec, prepare
 from rllib.tune.states import ERROR
-from rllib.tune.trainables.resolve import merged_config, resolve_trainable
+from rllib.tune.trainables.resolve import merged_config, possible_settings, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
 logger = logging.getLogger(__name__)
@@ -149,32 +150,34 @@ class Tuner:
 
 
 def with_saved_settings(
-    given: ExperimentSpec, path: Path, again: Collection[str] = (), optional: Collection[str] = ()
+    given: ExperimentSpec, path: Path, again: Mapping[str, Any] = MappingProxyType({}), optional: Collection[str] = ()
 ) -> ExperimentSpec:
     """The spec with the settings of the experiment in a directory, unless it has others; a config of None is none.
 
     Args:
         given: settings that replace the experiment's own.
         path: path of the experiment's directory.
-        again: names of settings in the experiment's config that the user has confirmed; they may name places elsewhere.
+        again: settings in the experiment's config that the user has confirmed; they may name places elsewhere.
         optional: names of settings without which it continues, if they hold code that is not loaded.
 
     Raises:
         ValueError: if the experiment is damaged, its search space could not be saved, or holds code that is not loaded.
     """
-    file, resources = journal_file(path), resolve_trainable(given.trainable).resources
+    file, resolved = journal_file(path), resolve_trainable(given.trainable)
+    resources, of_file = resolved.resources, given.config is None
     header, read = read_records(file)[0], ValueReader(given.load_user_code)
     try:
         if given.config is None:
             if not header.get("space"):
                 raise ValueError(f"the search space of {path} could not be saved; give it again (param_space, config)")
             given = replace(given, config=read(header["space"]))
-            if not given.load_user_code:
-                refuse_places(given.config, path, again, f"the search space of {path}")
         own = saved_settings(replace(given, resources_per_trial=given.resources_per_trial or resources))
         settings = _put_into_configs({**_settings_of(header, own, read, optional), **own}, own)
     except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
+    if of_file and not given.load_user_code:
+        meant = possible_settings(resolved, merged_config(resolved, again))
+        refuse_places(possible_settings(resolved, given.config), path, meant, f"the search space of {path}")
     if resources is not None:
         settings.pop("resources_per_trial", None)
     if "num_samples" not in given_in(given):
@@ -182,7 +185,7 @@ def with_saved_settings(
     return make_spec(settings, "Tuner", given)
 
 
-def saved_experiment(given: ExperimentSpec, again: Collection[str] = ()) -> ExperimentSpec:
+def saved_experiment(given: ExperimentSpec, again: Mapping[str, Any]) -> ExperimentSpec:
     """The spec of the experiment that `name` and `resume` continue, by the name of its trainable and its own settings.
 
     Args:

@@ -164,15 +164,20 @@ def changeable(space: Mapping, kind=Domain) -> dict[str, Any]:
     return found
 
 
-def options_of(node) -> list:
+def options_of(node, leave_out: bool = False) -> list:
     """Values of a part of a space in which each option of its grids and choices, and both ends of its ranges, occur.
 
-    Several of them are not combined; the first option represents the others. [] if other domains are among them, whose
-    values cannot be listed. An end that is drawn with probability 0 represents the number next to it.
+    Several of them are not combined; the first option represents the others. An end that is drawn with probability 0
+    represents the number next to it.
+
+    Args:
+        node: the part.
+        leave_out: whether keys whose values cannot be listed, since other domains draw them, are left out. By default
+            the result is [] if there is one.
     """
     if is_grid(node) or isinstance(node, Choice):
-        options = [options_of(each) for each in (node["grid_search"] if is_grid(node) else node.values)]
-        return [value for of_one in options for value in of_one] if all(options) else []
+        options = [options_of(each, leave_out) for each in (node["grid_search"] if is_grid(node) else node.values)]
+        return [value for of_one in options for value in of_one] if leave_out or all(options) else []
     if isinstance(node, Float) and node.q is None:
         return [math.nextafter(node.low, node.high), math.nextafter(node.high, node.low)]
     if isinstance(node, Float | Integer):
@@ -182,7 +187,9 @@ def options_of(node) -> list:
     if not isinstance(node, Mapping | list | tuple):
         return [node]
     keys = list(node) if isinstance(node, Mapping) else range(len(node))
-    options = [options_of(node[key]) for key in keys]
+    options = [options_of(node[key], leave_out) for key in keys]
+    if leave_out and isinstance(node, Mapping):
+        keys, options = [key for key, each in zip(keys, options) if each], list(filter(None, options))
     if not all(options):
         return []
     first = [of_one[0] for of_one in options]

@@ -9,6 +9,7 @@ from typing import Any
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.registry import absent, algorithm_names, algorithm_problem, get_algorithm_class
 from rllib.did_you_mean import did_you_mean
+from rllib.tune.search.space import options_of
 from rllib.tune.trainables.resources import Resources
 from rllib.tune.trainables.session import StatusReporter
 from rllib.tune.trainables.trainable import AlgorithmTrainable, FunctionTrainable, Trainable
@@ -211,3 +212,19 @@ def _name_of(function) -> str:
 def merged_config(resolved: Resolved, config: Mapping[str, Any] | None) -> dict[str, Any]:
     """The trainable's own settings, replaced by the experiment's."""
     return {**resolved.config, **(config or {})}
+
+
+def possible_settings(resolved: Resolved, space: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Settings of a space's trials, among which each option of its grids and choices occurs.
+
+    An algorithm's are configs, whatever names and sections the space has them under; of a trainable of your own nothing
+    is known but its dict.
+
+    Raises:
+        TypeError, ValueError: for settings that the algorithm's config refuses.
+    """
+    options = options_of(space, leave_out=True)
+    if not issubclass(resolved.cls, AlgorithmTrainable):
+        return options
+    default = resolved.cls.algorithm_class.get_default_config()
+    return [default.copy(copy_frozen=False).update_from_dict(option) for option in options]

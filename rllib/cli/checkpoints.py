@@ -23,6 +23,8 @@ from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import newest_checkpoint, read_checkpoint
 from rllib.storage.local_path import local_path
 
+# Settings changed here whose dicts are merged with those that are there.
+_MERGED = {"replay_buffer_config"}
 # Names of recorded data in evaluation_config.
 _DATA = {"input_", "input"}
 
@@ -78,9 +80,8 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
     own = {**alone(settings), "num_cpus_per_learner": "auto", "output": None, "log_dir": None}
     if settings.get("num_gpus") and not _has_gpu():
         own |= {"num_gpus": 0, "learner_collective": "auto"}
-        replay = settings.get("replay_buffer_config", {})
-        if replay.get("storage") == GPU:
-            own["replay_buffer_config"] = {**replay, "storage": MEMORY}
+        if settings.get("replay_buffer_config", {}).get("storage") == GPU:
+            own["replay_buffer_config"] = {"storage": MEMORY}
     if not isinstance(given := settings.get("input_", SAMPLER), str) or given != SAMPLER:
         own |= _without_data(checkpoint)
     own |= _without_evaluated_data(settings)
@@ -92,8 +93,11 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
             unasked["teacher_coeff"] = 1.0
         own |= {name: value for name, value in unasked.items() if name in settings}
     given = AlgorithmConfig().places(overrides)  # under names of any era
-    own = {name: value for name, value in own.items() if name not in given}
-    return Algorithm.from_checkpoint(checkpoint, {**own, **overrides}, load_user_code=load_user_code)
+    # Of a dict that is merged, each key counts: given under another name, or in a section, it is merged there.
+    own = {name: value for name, value in own.items() if name not in given or name in _MERGED}
+    both = {name: overrides[name] for name in own.keys() & overrides.keys()}
+    same = {name: {**own[name], **value} for name, value in both.items() if isinstance(value, Mapping)}
+    return Algorithm.from_checkpoint(checkpoint, {**own, **overrides, **same}, load_user_code=load_user_code)
 
 
 def without_simulator(checkpoint: Path) -> dict[str, Any]:

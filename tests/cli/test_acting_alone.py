@@ -5,13 +5,15 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from rllib import IMPALAConfig, PPOConfig, SACConfig
+from rllib import DQNConfig, IMPALAConfig, PPOConfig, SACConfig
 from rllib.algorithms.base.config import alone
 from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
+from rllib.cli.checkpoints import acting_algorithm
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.serving.learning.trainer import Trainer
 from rllib.serving.loaded_policy import load_policy
+from tests.damage import rewrite
 from tests.hub_fake import installed
 
 WORKERS = {"num_rollout_workers": 1, "evaluation_num_workers": 1}
@@ -98,3 +100,20 @@ def test_a_result_of_such_a_run_is_of_the_episodes_that_were_asked_for(run, monk
     monkeypatch.chdir(run.parent)
     done = CliRunner().invoke(command, ["evaluate", "run", "--episodes", "2", "--json"])
     assert json.loads(done.output)["episodes"] == 2
+
+
+def test_a_replay_of_a_gpu_is_in_memory_whatever_else_of_it_is_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    config = DQNConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [4]}, hiddens=[])
+    with config.build() as algo:
+        checkpoint = algo.save(tmp_path / "checkpoint")
+    settings = json.loads((checkpoint / "config.json").read_text()) | {"num_gpus": 1}
+    settings["replay_buffer_config"]["storage"] = "gpu"
+    rewrite(checkpoint, "config.json", json.dumps(settings).encode())
+    size = {"capacity": 2000}
+    for given in ({"buffer_size": 2000}, {"replay_buffer_config": size}, {"training": {"replay_buffer_config": size}}):
+        with acting_algorithm(checkpoint, False, **given) as algo:
+            assert algo.config.replay_buffer_config["storage"] == "memory"
+            assert algo.config.replay_buffer_config["capacity"] == 2000
+    with pytest.raises(ValueError, match="replay_buffer_config=5 must be a dict"):
+        acting_algorithm(checkpoint, False, replay_buffer_config=5)

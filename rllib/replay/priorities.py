@@ -108,9 +108,8 @@ class Priorities:
         alpha, epsilon = (self.alpha if alpha is None else alpha), (self.epsilon if epsilon is None else epsilon)
         if alpha and (alpha, epsilon) != (self.alpha, self.epsilon):
             given = np.append(values, largest)
-            errors = np.maximum(given ** (1 / alpha) - epsilon + self.epsilon, 0)
-            self._refuse_too_large(float(errors.max()))
-            updated = errors**self.alpha
+            refuse_made_by(given, (alpha, epsilon), (self.alpha, self.epsilon))
+            updated = _errors(given, alpha, epsilon, self.epsilon) ** self.alpha
             updated = np.where(given > 0, np.maximum(updated, LEAST), 0.0)
             values, largest = updated[:-1], float(updated[-1])
         # A new tree takes no memory for rows without priority.
@@ -131,16 +130,8 @@ class Priorities:
         largest = float(np.abs(td_errors, dtype=np.float64).max(initial=0.0))
         if not math.isfinite(largest):
             raise ValueError(f"TD errors must be finite, but got {td_errors[~np.isfinite(td_errors)][:3]}")
-        self._refuse_too_large(largest + self.epsilon)
+        _refuse_too_large(largest + self.epsilon, self.alpha)
         return largest
-
-    def _refuse_too_large(self, error: float) -> None:
-        # By logarithms, since the power itself overflows.
-        if self.alpha * math.log(max(error, 1.0)) > math.log(MOST):
-            raise ValueError(
-                f"priorities, (|TD error| + epsilon)^alpha, must be at most {MOST}, but that of {error:.4g} with "
-                f"alpha={self.alpha} is larger. Use a smaller alpha (prioritized_replay_alpha of replay_buffer_config)."
-            )
 
     def _values(self, td_errors: np.ndarray) -> np.ndarray:
         largest = self.refuse(td_errors)
@@ -156,6 +147,36 @@ class Priorities:
         before_end = self.tree.capacity - start
         self.tree.set_range(start, values[:before_end])
         self.tree.set_range(0, values[before_end:])
+
+
+def refuse_made_by(values: np.ndarray, made_by: tuple[float, float], used: tuple[float, float]) -> None:
+    """Refuses priorities that `load` cannot set.
+
+    Args:
+        values: p of rows, at least one.
+        made_by, used: (alpha, epsilon) by which they were made, and of the priorities that are to load them.
+
+    Raises:
+        ValueError: if one is too large by the exponent of these.
+    """
+    (made_alpha, made_epsilon), (alpha, epsilon) = made_by, used
+    if made_alpha and made_by != used:
+        _refuse_too_large(float(_errors(values.max(), made_alpha, made_epsilon, epsilon)), alpha)
+
+
+def _errors(values: np.ndarray, alpha: float, epsilon: float, other: float) -> np.ndarray:
+    """|TD error| + another epsilon, of priorities that were made by alpha and epsilon."""
+    with np.errstate(over="ignore"):
+        return np.maximum(values ** (1 / alpha) - epsilon + other, 0)
+
+
+def _refuse_too_large(error: float, alpha: float) -> None:
+    # By logarithms, since the power itself overflows.
+    if alpha * math.log(max(error, 1.0)) > math.log(MOST):
+        raise ValueError(
+            f"priorities, (|TD error| + epsilon)^alpha, must be at most {MOST}, but that of {error:.4g} with "
+            f"alpha={alpha} is larger. Use a smaller alpha (prioritized_replay_alpha of replay_buffer_config)."
+        )
 
 
 def updates(indexes: Sequence | np.ndarray, td_errors: Sequence | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
 from rllib.replay.frame_stacks import SPARE, FrameStacks
 from rllib.replay.gpu import GPU, GpuArray, check_gpu
 from rllib.replay.memory import check_memory
-from rllib.replay.priorities import Priorities, check_count, check_draw, updates
+from rllib.replay.priorities import Priorities, check_count, check_draw, refuse_made_by, updates
 from rllib.replay.sum_tree import SumTree
 from rllib.sample_batch import Column, SampleBatch
 
@@ -376,18 +376,24 @@ class ReplayBuffer:
         self._priorities.load(values, 1.0)
 
     def _load_priorities(self, state: Mapping[str, np.ndarray]) -> None:
-        made = {name: float(state[name]) for name in ("alpha", "epsilon") if name in state}  # earlier ones do not say
-        self._priorities.load(state["priorities"], float(state["largest_priority"]), **made)
+        made_by = _made_by(state, self._priorities.alpha, self._priorities.epsilon)
+        self._priorities.load(state["priorities"], float(state["largest_priority"]), *made_by)
 
     @property
     def form(self) -> "Form":
         """What a state has to be of, to be restored here."""
         columns = {(name, column.shape[1:], str(column.dtype)) for name, column in self._columns.items()}
-        return Form(frozenset(columns), self.capacity, self._priorities is not None)
+        priorities = None if self._priorities is None else (self._priorities.alpha, self._priorities.epsilon)
+        return Form(frozenset(columns), self.capacity, priorities)
 
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
         """Refuses a state that `set_state` cannot restore; see `Form.refuse`."""
         self.form.refuse(state, setting_of)
+
+    def refuse_priorities(self, state: Mapping[str, np.ndarray]) -> None:
+        """Refuses a state that `set_priorities` cannot restore; see `Form.refuse_priorities`."""
+        if len(state.get("priorities", ())) == min(self._added, self.capacity):
+            self.form.refuse_priorities(state)
 
 
 @dataclass(frozen=True)
@@ -397,12 +403,12 @@ class Form:
     Attributes:
         columns: (name, shape of one row, dtype) of each stored column.
         capacity: rows.
-        has_priorities: whether rows are drawn by priorities.
+        priorities: (alpha, epsilon) of the priorities by which rows are drawn; None: there are none.
     """
 
     columns: frozenset[tuple[str, tuple[int, ...], str]]
     capacity: int
-    has_priorities: bool
+    priorities: tuple[float, float] | None
 
     def refuse(
         self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None, shards: int = 1
@@ -416,8 +422,8 @@ class Form:
             shards: number of such buffers that the capacity of replay_buffer_config is shared out to.
 
         Raises:
-            Unfit: (a ValueError) if it belongs to a buffer with other columns or another capacity, or lacks the
-                priorities that this one has.
+            Unfit: (a ValueError) if it belongs to a buffer with other columns or another capacity, lacks the priorities
+                that this one has, or as `refuse_priorities`.
         """
         if "capacity" not in state:
             raise Unfit(
@@ -436,7 +442,7 @@ class Form:
                 "Such rows are of another environment, algorithm or setting of the replay. Use those that they were "
                 "saved with, or begin with an empty replay.",
             )
-        if self.has_priorities and "priorities" not in state:
+        if self.priorities is not None and "priorities" not in state:
             raise Unfit(
                 "the saved replay has no priorities: it was sampled uniformly, this one is not.",
                 'Use .training(replay_buffer_config={"type": "ReplayBuffer"}), or begin with an empty replay.',
@@ -451,6 +457,31 @@ class Form:
                 "replay.",
                 *([{"replay_buffer_config": asked}] if asked else ()),
             )
+        self.refuse_priorities(state)
+
+    def refuse_priorities(self, state: Mapping[str, np.ndarray]) -> None:
+        """Refuses priorities (`ReplayBuffer.get_priorities`) that are too large by the exponent of this replay.
+
+        Raises:
+            Unfit: (a ValueError) see above.
+        """
+        if self.priorities is None:
+            return
+        alpha, epsilon = made_by = _made_by(state, *self.priorities)
+        try:
+            refuse_made_by(np.append(state["priorities"], state["largest_priority"]), made_by, self.priorities)
+        except ValueError as error:
+            keys = {"prioritized_replay_alpha": alpha, "prioritized_replay_eps": epsilon}
+            raise Unfit(
+                f"the saved replay does not fit the exponent of this one: {error}",
+                f"It was saved with .training(replay_buffer_config={keys}).",
+                {"replay_buffer_config": keys},
+            ) from error
+
+
+def _made_by(state: Mapping[str, np.ndarray], alpha: float, epsilon: float) -> tuple[float, float]:
+    """(alpha, epsilon) of saved priorities; these where an earlier state does not have them."""
+    return float(state.get("alpha", alpha)), float(state.get("epsilon", epsilon))
 
 
 def _stored(columns: Sequence[Column], frame_axis: int | None) -> list[Column]:

@@ -242,6 +242,20 @@ def test_all_recorded_stacks_of_frames_are_in_the_replay(length, overlap, mixed,
                 np.testing.assert_array_equal(rows[name], data[name][numbers])
 
 
+def test_priorities_of_recorded_rows_that_are_too_large_are_refused_before_anything_changes(tmp_path):
+    data = Dataset.from_columns(stacks_of_frames(3, True))
+    of = {"env": None, "conservative_weight": 1.0, "store_buffer_in_checkpoints": True}
+    with config("DQN", data, **of).build() as saving:
+        saving.train()
+        checkpoint = saving.save(tmp_path / "checkpoint")
+    large = {"prioritized_replay_alpha": 100.0, "prioritized_replay_eps": 1e5}
+    with config("DQN", data, **of, replay_buffer_config=large).build() as algorithm:
+        weights = algorithm.get_weights()
+        with pytest.raises(ValueError, match="must be at most"):
+            algorithm.restore(checkpoint)
+        np.testing.assert_equal(algorithm.get_weights(), weights)
+
+
 @pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "TQC", "CrossQ", "TD3BC", "ReBRAC", "IQL", "AWAC", "CQL"])
 def test_continuous_actions_are_learned_from(name):
     rng = np.random.default_rng(0)

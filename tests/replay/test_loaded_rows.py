@@ -72,6 +72,27 @@ def test_the_remedy_loads_them(cls, saved, own, tmp_path):
     raise AssertionError("the remedies do not load the rows")
 
 
+@pytest.mark.parametrize("cls", ALGORITHMS)
+def test_priorities_that_are_too_large_are_refused_before_anything_changes(cls, tmp_path):
+    stored = {"store_buffer_in_checkpoints": True}
+    with build(cls, replay_buffer_config=PRIORITIES, **stored) as other:
+        other.train()
+        path, checkpoint = other.save_replay_buffer(tmp_path / "rows"), other.save(tmp_path / "checkpoint")
+        count = num_rows(other)
+    large = {**PRIORITIES, "prioritized_replay_alpha": 100.0, "prioritized_replay_eps": 1e5}
+    with build(cls, replay_buffer_config=large, **stored) as algo:
+        weights = algo.get_weights()
+        for load in (lambda: algo.load_replay_buffer(path), lambda: algo.restore(checkpoint)):
+            with pytest.raises(Unfit, match=r"priorities.* must be at most.*saved with") as refused:
+                load()
+            assert num_rows(algo) == 0 and algo.iteration == 0
+        np.testing.assert_equal(algo.get_weights(), weights)
+    (remedy, *_) = refused.value.mistake.remedies
+    with build(cls, replay_buffer_config={**PRIORITIES, **remedy["replay_buffer_config"]}) as algo:
+        algo.load_replay_buffer(path)
+        assert num_rows(algo) == count
+
+
 @pytest.mark.parametrize(
     ("saved", "own"), [(rows(100), rows(200)), (rows(**UNIFORM), rows()), (rows(90, **UNIFORM), rows(100))], ids=str
 )

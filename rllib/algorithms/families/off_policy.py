@@ -31,6 +31,7 @@ from rllib.algorithms.families.replay_files import (
     RowFiles,
     priorities_file,
     read_replays,
+    refuse_priorities,
     take_priorities,
     write_replays,
 )
@@ -587,6 +588,7 @@ class OffPolicyTrainee(Trainee):
 
     def refuse_state(self, files: Mapping[str, Mapping[str, np.ndarray]], settings: Mapping[str, Any]) -> None:
         super().refuse_state(files, settings)
+        refuse_priorities(files, self.recorded_parts())
         stores, own = self.algorithm.config.store_buffer_in_checkpoints, self.own_rows()
         if stores and REPLAY_FILE in files and own is not None:
             self.row_files.read_checkpoint(files[REPLAY_FILE], own)

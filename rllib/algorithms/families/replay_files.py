@@ -7,7 +7,7 @@ those of another discount with n_step=1, and refused where it cannot.
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,10 +146,21 @@ def priorities_file(parts: Sequence[ReplayBuffer]) -> dict[str, Rows]:
 
 def take_priorities(files: Mapping[str, Mapping[str, np.ndarray]], parts: Sequence[ReplayBuffer]) -> None:
     """Sets the priorities of `priorities_file`; where none are saved they start again, whatever was learned before."""
+    for part, priorities in zip(parts, _priorities_of(files, len(parts))):
+        part.set_priorities(priorities)
+
+
+def refuse_priorities(files: Mapping[str, Mapping[str, np.ndarray]], parts: Sequence[ReplayBuffer]) -> None:
+    """Refuses files whose priorities `take_priorities` cannot set; raises as `Form.refuse_priorities`."""
+    for part, priorities in zip(parts, _priorities_of(files, len(parts))):
+        part.refuse_priorities(priorities)
+
+
+def _priorities_of(files: Mapping[str, Mapping[str, np.ndarray]], num_parts: int) -> Iterator[dict[str, np.ndarray]]:
     priorities = files.get(PRIORITIES_FILE, {})
-    for i, part in enumerate(parts):
+    for i in range(num_parts):
         names = [name for name in priorities if name.startswith(f"{i}.")]
-        part.set_priorities({name.removeprefix(f"{i}."): priorities[name] for name in names})
+        yield {name.removeprefix(f"{i}."): priorities[name] for name in names}
 
 
 # ---------------------------------------------------------------------- files of replays alone

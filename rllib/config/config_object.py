@@ -282,12 +282,14 @@ class ConfigObject(Settings):
         `to_dict()` of another algorithm's config has them.
 
         Raises:
-            TypeError: for unknown names, with the nearest known ones; then nothing is set.
+            TypeError: for unknown names, with the nearest known ones, and for what is no dict; then nothing is set.
         """
         return self._assign(None, self._without_defaults_elsewhere(config_dict))
 
     def _without_defaults_elsewhere(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The dict without settings of other configs, under names of any era, that have their default there."""
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{type(self).__name__} takes a dict of settings by their names, but got {given!r:.80}")
         passed_over = set()
         for name, value in given.items():
             if isinstance(name, str) and self._find(name) is None and name not in self.own_aliases:

@@ -243,7 +243,7 @@ class Saving:
     def from_checkpoint(
         cls,
         checkpoint_path: str | os.PathLike,
-        overrides: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | AlgorithmConfig | None = None,
         *,
         config: Mapping[str, Any] | AlgorithmConfig | None = None,
         policy_ids: Collection[str] | None = None,
@@ -259,9 +259,9 @@ class Saving:
         Args:
             checkpoint_path: the path that `save` returned, or the directory or URL of a run or trial, whose newest
                 checkpoint is used.
-            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate.
-            config: the same by another name; of a config object, the settings that were given to it, including values
-                that equal the defaults.
+            overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate; of a config
+                object, the settings that were given to it, including values that equal the defaults.
+            config: the same by another name.
             policy_ids: with several policies, ids of the policies to restore with their settings; None: all. The
                 mapping must name no others.
             policy_mapping_fn, policies_to_train: settings of `.multi_agent` instead of the saved ones, for the policies
@@ -272,17 +272,17 @@ class Saving:
         Raises:
             CheckpointError: (a ValueError) if the checkpoint is missing, cut off, not of an algorithm, of an algorithm
                 that is not of this class, or has code of yours that is not loaded.
+            TypeError: if `overrides` or `config` is no dict, or names what is no setting.
         """
+        overrides, config = _changes_in("overrides", overrides), _changes_in("config", config)
         checkpoint_path = checkpoint_at(local_checkpoint(checkpoint_path))
         state = read_state(checkpoint_path, load_user_code)
         with naming_damage(checkpoint_path):
             algorithm_class = saved_class(state, checkpoint_path, base=cls)
             config_class = saved_config_class(state, algorithm_class)
-        if isinstance(config, AlgorithmConfig):
-            config = config.given()
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
         given = {name: value for name, value in given.items() if value is not None}
-        changes = {**(config or {}), **(overrides or {}), **given}
+        changes = {**config, **overrides, **given}
         named = config_class().values_in(changes)
         with naming_damage(checkpoint_path):
             if policy_ids is not None or names_changed_policies(state, named):
@@ -512,6 +512,18 @@ class Saving:
             },
         }
         return {"policy.json": description, "weights.safetensors": policy.get_state()}
+
+
+def _changes_in(argument: str, given: Mapping[str, Any] | AlgorithmConfig | None) -> Mapping[str, Any]:
+    """The settings in an argument of `from_checkpoint`; raises TypeError for what holds none."""
+    if isinstance(given, AlgorithmConfig):
+        return given.given()
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(
+            f"from_checkpoint: {argument} must be a dict of settings, such as {{'num_rollout_workers': 0}}, "
+            f"but got {given!r:.80}. Ids of policies have an argument with a name: policy_ids=['NAME']."
+        )
+    return given or {}
 
 
 def _files_of(trainee: Trainee, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class ExperimentAnalysis:
         default_metric: Metric | None = None,
         default_mode: Mode | None = None,
     ):
-        path = local_path(experiment_path) if experiment_path is not None else None
+        path = local_path(experiment_path) if experiment_path is not None or trials is None else None
         if trials is None:
             file = path if path.is_file() else journal_file(path)
             path = file.parent

@@ -48,6 +48,9 @@ class Tuner:
         param_space: settings and search space.
         tune_config: metric, search and scheduling.
         run_config: directory, stop criteria, checkpoints, output.
+
+    Raises:
+        TypeError: for arguments of other kinds.
     """
 
     def __init__(
@@ -58,6 +61,13 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
     ):
+        for name, given, kinds, rule in (
+            ("param_space", param_space, Mapping | AlgorithmConfig, "a dict of settings and search space, or a config"),
+            ("tune_config", tune_config, TuneConfig, "a tune.TuneConfig"),
+            ("run_config", run_config, RunConfig, "a tune.RunConfig"),
+        ):
+            if given is not None and not isinstance(given, kinds):
+                raise TypeError(f"{name} must be {rule}, but got {given!r:.80}")
         self._path: Path | None = None  # of a restored experiment
         self._spec = ExperimentSpec(
             **given_in(tune_config or TuneConfig()),

@@ -511,3 +511,19 @@ def test_a_place_is_seen_in_every_form(tmp_path, monkeypatch, setting, form):
         tune.Tuner.restore(directory, "DQN", param_space=plain).fit()
     of_dqn(directory, records, foreign, plain)
     tune.Tuner.restore(directory, "DQN", param_space=foreign).fit()
+
+
+def test_a_scheduler_of_an_experiment_draws_no_place(tmp_path):
+    directory, records = interrupted(tmp_path)
+    place, own = str(tmp_path / "elsewhere"), {"env": "CartPole-v1"}
+    of_dqn(directory, records, own, own)
+    header, *records = map(json.loads, journal(directory).read_text().splitlines())
+    for mutated in ({"output": [place, "logdir"]}, {"offline_data": {"output": [place]}}):
+        scheduler = PopulationBasedTraining(hyperparam_mutations=mutated, time_attr="training_iteration")
+        settings = {**header["settings"], "scheduler": for_header(scheduler)}
+        write(directory, [{**header, "settings": settings}, *records])
+        for given in (None, own):
+            with pytest.raises(CheckpointError, match=f"the scheduler of {directory} has output=.*elsewhere"):
+                tune.Tuner.restore(directory, "DQN", param_space=given)
+        tune.Tuner.restore(directory, "DQN", tune_config=tune.TuneConfig(scheduler=scheduler))
+        tune.Tuner.restore(directory, "DQN", param_space={**own, "output": tune.choice([None, place])})

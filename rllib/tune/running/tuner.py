@@ -33,6 +33,7 @@ from rllib.tune.experiment.spec import (
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.running.build import check_spec, prepare
+from rllib.tune.schedulers import TrialScheduler
 from rllib.tune.states import ERROR
 from rllib.tune.trainables.resolve import merged_config, possible_settings, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
@@ -185,9 +186,15 @@ def with_saved_settings(
         settings = _put_into_configs({**_settings_of(header, own, read, optional), **own}, own)
     except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
-    if of_file and not given.load_user_code:
-        meant = possible_settings(resolved, merged_config(resolved, again))
-        refuse_places(possible_settings(resolved, given.config), path, meant, f"the search space of {path}")
+    scheduler = None if "scheduler" in own else settings.get("scheduler")
+    if not given.load_user_code and (of_file or scheduler is not None):
+        meant = possible_settings(resolved, merged_config(resolved, again if of_file else given.config))
+        found = possible_settings(resolved, given.config)
+        if of_file:
+            refuse_places(found, path, meant, f"the search space of {path}")
+        if isinstance(scheduler, TrialScheduler):  # it gives trials further values
+            found += possible_settings(resolved, scheduler.changes(given.config))
+            refuse_places(found, path, meant, f"the scheduler of {path}")
     if resources is not None:
         settings.pop("resources_per_trial", None)
     if "num_samples" not in given_in(given):

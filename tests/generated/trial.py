@@ -802,7 +802,8 @@ def continues_exactly(algorithm: Algorithm, world: Mapping[str, Any]) -> bool:
         return False  # an iteration lasts by the clock
     if world.get("uneven") or world.get("end") == "mixed":
         return False  # an episode depends on its number, which begins anew
-    if config.observation_filter != "NoFilter" and name not in ("ES", "ARS"):
+    filters = {algorithm.config_of(policy_id).observation_filter for policy_id in algorithm.policies}
+    if filters != {"NoFilter"} and name not in ("ES", "ARS"):
         return False
     if config.disturbances and name not in ("ES", "ARS"):
         return False  # environments of a restored run have other seeds, which draw others

@@ -675,8 +675,10 @@ class Policy:
 
     def _check_finite(self, observations: np.ndarray) -> None:
         """Raises a ValueError for observations [B, *shape] that are NaN or infinite, or beyond float32's numbers."""
-        with np.errstate(over="ignore"):
-            stored = observations.astype(np.float32, copy=False) if observations.dtype.kind == "f" else observations
+        stored = observations
+        if observations.dtype.kind == "f" and observations.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                stored = observations.astype(np.float32)
         if not are_finite(stored):
             row = int(np.argmin(np.isfinite(stored).reshape(len(stored), -1).all(1)))
             raise ValueError(

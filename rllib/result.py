@@ -227,10 +227,11 @@ class Result(ByAllNames):
         """
         self._path = path
         for name, value in self.items():
-            if isinstance(value, Result):
-                value.list_parts((*path, name))
-            elif type(value) in _DICTS:
-                self[name] = _Part((*path, name), value)
+            inner = (*path, name)
+            if name == "evaluation" and isinstance(value, Result) and not path:
+                value.list_parts(inner)
+            elif type(value) is dict or (type(value) is _Part and value._path != inner):
+                self[name] = _Part(inner, value)
 
     def _section(self, name: str) -> dict | None:
         """A section of results of later versions; None if this result has nothing of it."""
@@ -304,9 +305,8 @@ class _Part(dict[str, Any]):
     """
 
     def __init__(self, path: tuple[str, ...], values: Mapping[str, Any]):
-        super().__init__(
-            (key, _Part((*path, key), value) if type(value) in _DICTS else value) for key, value in values.items()
-        )
+        parts = {key: _Part((*path, key), value) for key, value in values.items() if type(value) in (dict, _Part)}
+        super().__init__({**values, **parts})
         self._path = path
 
     def __missing__(self, key):
@@ -314,10 +314,6 @@ class _Part(dict[str, Any]):
 
     def __reduce__(self):  # pickled and copied as a plain dict
         return dict, (dict(self),)
-
-
-# The types of dicts that are made parts of a result; parts of another result get their new place.
-_DICTS = (dict, _Part)
 
 
 def _absent(key: Any, path: tuple[str, ...], there: Mapping[str, Any]) -> KeyError:

@@ -137,3 +137,15 @@ def test_losses_of_actors_have_their_later_name():
     metrics = Metrics()
     result = metrics.result({"default_policy": {"actor_loss": 2.0}})
     assert result["learners"]["default_policy"]["policy_loss"] == 2.0 == result["learners/default_policy/policy_loss"]
+
+
+def test_results_within_results_are_left_alone(result):
+    """Callbacks may keep earlier results, and the result itself, in a result."""
+    before = Result({"d": {"k": 1}})
+    before.list_parts()
+    info = result["info"]
+    result |= {"before": before, "own": result}
+    result.list_parts()
+    assert result["info"] is info
+    with pytest.raises(KeyError, match=re.escape("'z' is not in result['d']. There are k.")):
+        result["before"]["d"]["z"]

@@ -58,17 +58,20 @@ class Budget:
         self._unit = duration.unit
         self._ends_at = time.monotonic() + duration.amount
         self._left = np.array([share.amount for share in duration.split(num_envs)])
+        self._decided: dict[int, bool] = {}  # whether the clock has allowed another episode after the one that ended
         self.playing = self._left > 0
 
     def spend(self, env: int, length: int) -> None:
         """Accounts for an episode that has ended after `length` steps."""
         self.playing[env] = self.goes_on(env, length)
+        self._decided.pop(env, None)
         self._left[env] -= length if self._unit == "timesteps" else 1
 
     def goes_on(self, env: int, length: int) -> bool:
         """Whether another episode counts after one of this length; with 0, whether the present one does."""
         if self._unit == "seconds":
-            return bool(self.playing[env]) and time.monotonic() < self._ends_at
+            in_time = bool(self.playing[env]) and time.monotonic() < self._ends_at
+            return self._decided.setdefault(env, in_time) if length else in_time
         spent = length if self._unit == "timesteps" else min(length, 1)
         return bool(self.playing[env]) and self._left[env] > spent
 
@@ -149,7 +152,8 @@ class EvaluationWorker(Worker):
         num_envs = settings.num_envs
         if settings.num_envs_of_episodes and duration.unit == "episodes":
             num_envs = min(int(duration.amount), settings.num_envs_of_episodes)
-        first = worker_index * num_envs
+        # Shares of episodes, and so numbers of environments, may differ between workers; seeds of environments must.
+        first = worker_index * (settings.num_envs_of_episodes or settings.num_envs)
         indices = range(first, first + num_envs)
         try:
             with (
@@ -207,6 +211,7 @@ class EvaluationWorker(Worker):
         if stream.steps_apart:
             stream.wants_next = lambda i: i in stream.lives_lost or budget.goes_on(i, int(lengths[i]) + 1)
         stream.reset(buffers)
+        first_observations = observations.copy()
         steps = 0
 
         def where(index: int) -> str:
@@ -232,6 +237,8 @@ class EvaluationWorker(Worker):
                     cost = None if costs is None else float(costs[i])
                     finished.append(Episode(float(returns[i]), int(lengths[i]), i, episode_cost=cost))
                     budget.spend(i, int(lengths[i]))
+                    if stream.steps_apart and not budget.playing[i]:  # it rests: a policy can read this row
+                        observations[i] = first_observations[i]
                 returns[i], lengths[i] = 0.0, 0
             for i in stream.replaced:
                 returns[i], lengths[i] = 0.0, 0

@@ -75,7 +75,7 @@ class EnvironmentSettings:
         env: makes one environment; None: there are none, and nothing can be sampled.
         env_config: handed to it.
         num_envs: environments of one worker.
-        num_envs_of_episodes: those of one that plays a number of episodes for evaluation; None: num_envs.
+        num_envs_of_episodes: environments of a worker that plays a number of episodes for evaluation; None: num_envs.
         seed: the run's seed.
         seeds_driver: whether the driver's global generators are seeded where environments are stepped in its process:
             the user has given the seed. Workers' processes are always seeded.

@@ -210,7 +210,10 @@ class Worker:
         return _form(state) == _form(self.get_state())
 
     def split_state(self, state: Any) -> list[list[dict]]:
-        """The parts of a worker's saved state, one an environment; joined they are the state. [] for another form."""
+        """The parts of a worker's saved state that another division of environments takes apart; [] for another form.
+
+        They are those of single environments, where workers step these apart.
+        """
         return [[each] for each in state] if _form(state) else []
 
     def set_state(self, state: list[dict]) -> None:

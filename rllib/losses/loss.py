@@ -140,6 +140,10 @@ class LossAround(Loss):
         return self.loss.stats
 
     @property
+    def extremes(self) -> list[tuple[int, str]]:
+        return self.loss.extremes
+
+    @property
     def row_stats(self) -> tuple[str, ...]:
         return self.loss.row_stats
 

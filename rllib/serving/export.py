@@ -158,7 +158,9 @@ def checked_format(path: str | os.PathLike, format: str | None) -> str:
     """
     if format is not None and format not in FORMATS:
         raise ExportError(f"format must be one of {', '.join(FORMATS)}, but got {format!r}")
-    suffix = local_path(path).suffix
+    suffix = local_path(path).suffix.lower()
+    if suffix == WEIGHTS_SUFFIX:
+        raise ExportError(f"{os.fspath(path)} ends as files of weights alone: export_weights(policy, path) writes them")
     by_suffix = next((name for name, form in FORMATS.items() if form.suffix == suffix), None)
     if format is not None and by_suffix not in (None, format):
         raise ExportError(
@@ -179,6 +181,7 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
         the path.
 
     Raises:
+        ExportError: (a ValueError) for a path with the suffix of a format of `export_policy`.
         OSError: if the file cannot be written.
         TypeError: for anything else than a policy.
     """
@@ -188,6 +191,8 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
             "Algorithm.from_checkpoint(PATH) makes an algorithm of a checkpoint."
         )
     path = _with_suffix(path, WEIGHTS_SUFFIX)
+    if any(form.suffix == path.suffix.lower() for form in FORMATS.values()):
+        raise ExportError(f"{path} ends as exports with a program, but this writes weights alone: use {WEIGHTS_SUFFIX}")
     arrays = {**policy.parameters(), **policy.get_state()}
     del arrays[WEIGHTS]
     path.parent.mkdir(parents=True, exist_ok=True)

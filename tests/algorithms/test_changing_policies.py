@@ -1,6 +1,7 @@
 """Policies that are added, removed, frozen and mapped anew while a run goes on; and a league on a real algorithm."""
 
 import contextlib
+import copy
 import operator
 from typing import ClassVar
 
@@ -91,6 +92,12 @@ def test_a_copy_has_the_settings_of_the_policy_that_it_is_a_copy_of():
         assert algo.config_of("copy").num_atoms == 5
         while not algo.train()["info"]["learner"].get("copy"):
             pass
+        lower = algo.add_policy(
+            "lower", policy=algo.get_policy("main"), config={"lr": 1e-5}, policy_mapping_fn=first_and("lower")
+        )
+        assert lower.config.num_atoms == 5 and lower.config.lr == 1e-5
+        with pytest.raises(ValueError, match=r"a QValues of 15 numbers, but its settings ask for"):
+            algo.add_policy("mine", policy=copy.deepcopy(lower), policies_to_train=["mine"])
         plain = {"num_atoms": 1}
         algo.add_policy("plain", config=plain, policy_mapping_fn=first_and("plain"))
         assert algo.config_of("plain").num_atoms == 1

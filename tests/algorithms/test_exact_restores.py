@@ -201,6 +201,44 @@ def test_environments_are_divided_differently_after_a_restore(name, divisions, t
                 np.testing.assert_array_equal(other.get_weights()[policy_id], weights)
 
 
+class Groups(MultiAgentEnv):
+    """Two or nine agents, by the environment's index in the run; they are not known before."""
+
+    def __init__(self, config):
+        super().__init__()
+        index = max(config.worker_index - 1, 0) * config.num_envs + config.vector_index
+        self._agents = [f"agent_{i}" for i in range((2, 9, 2, 9)[index])]
+        self.observation_space, self.action_space = spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(3)
+
+    def _all(self, value):
+        return dict.fromkeys(self._agents, value)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return self._all(np.zeros(2, np.float32)), {}
+
+    def step(self, actions):
+        self.t += 1
+        rewards = {agent: float(action) for agent, action in actions.items()}
+        seen = self._all(np.full(2, self.t / LENGTH, np.float32))
+        return seen, rewards, {"__all__": self.t == LENGTH}, {"__all__": False}, {}
+
+
+@pytest.mark.parametrize("divisions", [((4, 1), (0, 4)), ((4, 1), (2, 2))], ids=str)
+def test_workers_with_different_numbers_of_agents_are_joined(divisions, tmp_path):
+    before, after = ({"num_rollout_workers": w, "num_envs_per_worker": envs} for w, envs in divisions)
+    config = configured("PPO", env=Groups, rollouts=FOUR, train_batch_size=40, sgd_minibatch_size=20)
+    policies = {"p": PolicySpec(None, spaces.Box(-9, 9, (2,), np.float32), spaces.Discrete(3))}
+    config.multi_agent(policies=policies, policy_mapping_fn="p").rollouts(**before)
+    with config.build() as algo:
+        algo.train()
+        path = algo.save(tmp_path / "checkpoint")
+        algo.train()
+        with Algorithm.from_checkpoint(path, after, load_user_code=True) as other:
+            other.train()
+            np.testing.assert_array_equal(other.get_policy("p").weights, algo.get_policy("p").weights)
+
+
 @pytest.mark.parametrize("made", CASES, indirect=True)
 def test_a_run_that_goes_back_is_a_new_one_from_there(made, tmp_path):
     with made.build() as algo:

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rllib import PPOConfig
+from rllib import DAggerConfig, PPOConfig
 from rllib.env.factories.registry import resolve
 from rllib.evaluation.evaluator import Duration, EvaluationWorker
 from tests.envs import CountingEnv, ProbeEnv
@@ -152,10 +152,69 @@ class LastHasNoAction(CountingEnv):
         return self._with_mask(observation, not (terminated or truncated)), reward, terminated, truncated, info
 
 
-def test_environments_whose_share_is_over_take_no_action():
+@pytest.mark.parametrize("explore", [False, True])
+def test_environments_whose_share_is_over_take_no_action(explore):
     config = PPOConfig().environment(LastHasNoAction).rollouts(num_rollout_workers=0)
     with config.training(model={"fcnet_hiddens": [8]}).build() as algo:
+        assert algo.evaluate(5, explore=explore)["episodes_this_iter"] == 5
+
+
+def test_a_teacher_is_not_asked_about_episodes_that_are_over():
+    def teach(observations):
+        assert observations["action_mask"].any(axis=-1).all()
+        return np.zeros(len(observations["action_mask"]), np.int64)
+
+    config = DAggerConfig().environment(LastHasNoAction).rollouts(num_rollout_workers=0)
+    config.training(teacher=teach, train_batch_size=40, sgd_minibatch_size=20, model={"fcnet_hiddens": [8]})
+    with config.evaluation(evaluate_teacher=True, evaluation_duration=5).build() as algo:
+        algo.train()
+
+
+class EndsWithNaN(CountingEnv):
+    """Observations that are not finite end episodes; the first steps, which are checked, have none."""
+
+    steps = 0
+
+    def __init__(self, config=None):
+        super().__init__({"lengths": [11, 13, 12]})
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        return np.full_like(observation, np.nan) if terminated else observation, reward, terminated, truncated, info
+
+
+def test_what_an_environment_at_rest_shows_is_not_checked():
+    config = PPOConfig().environment(EndsWithNaN, disable_env_checking=True).rollouts(num_rollout_workers=0)
+    config.environment(observation_space=EndsWithNaN().observation_space, action_space=EndsWithNaN().action_space)
+    with config.training(model={"fcnet_hiddens": [8]}).build() as algo:
         assert algo.evaluate(5)["episodes_this_iter"] == 5
+
+
+class TellsItsSeed(CountingEnv):
+    """The return of an episode is a number that its seed has drawn."""
+
+    def __init__(self, config=None):
+        super().__init__({"lengths": [1]})
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed, options=options)
+        self._drawn = self.np_random.random()
+        return observation, info
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, self._drawn, *rest
+
+
+@pytest.mark.parametrize(("num_workers", "episodes"), [(0, 9), (2, 5), (2, 9), (3, 10)])
+@pytest.mark.parametrize("evaluation_config", [{}, {"num_envs_per_worker": 2}], ids=str)
+def test_no_episode_of_an_evaluation_is_played_twice(num_workers, episodes, evaluation_config):
+    config = PPOConfig().environment(TellsItsSeed).rollouts(num_rollout_workers=0)
+    config.training(model={"fcnet_hiddens": [8]})
+    config.evaluation(evaluation_num_workers=num_workers, evaluation_config=evaluation_config)
+    with config.build() as algo:
+        returns = algo.evaluate(episodes)["hist_stats"]["episode_reward"]
+    assert len(set(returns)) == episodes
 
 
 def test_evaluation_plays_every_episode_to_its_end():

@@ -573,11 +573,16 @@ def test_the_format_is_that_of_the_suffix(name, format, expected):
     assert checked_format(name, format) == expected
 
 
-@pytest.mark.parametrize(("name", "format"), [("policy.onnx", "torch"), ("policy.pt", "onnx"), ("policy.pt2", "onnx")])
+@pytest.mark.parametrize(("name", "format"), [("policy.onnx", "torch"), ("policy.PT", "onnx"), ("policy.pt2", "onnx")])
 def test_a_suffix_of_another_format_is_refused(name, format, tmp_path):
     told = rf"format='{format}' writes .* files, but .*{name} ends as those of"
-    with ppo().environment("CartPole-v1").build() as algo, pytest.raises(ExportError, match=told):
-        export_policy(algo, tmp_path / name, format)
+    with ppo().environment("CartPole-v1").build() as algo:
+        with pytest.raises(ExportError, match=told):
+            export_policy(algo, tmp_path / name, format)
+        with pytest.raises(ExportError, match="ends as files of weights alone"):
+            export_policy(algo, tmp_path / "policy.safetensors", format)
+        with pytest.raises(ExportError, match="this writes weights alone"):
+            export_weights(algo.get_policy(), tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 

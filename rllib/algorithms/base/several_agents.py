@@ -58,7 +58,8 @@ class SeveralAgents(Acting):
             policy: a policy whose network the new policy gets, with a copy of its weights and filter.
             observation_space, action_space: spaces of the policy's agents; by default read from the agents that are
                 mapped to it.
-            config: settings in which the policy differs from the run; by default those of `policy`, if it is the run's.
+            config: settings in which the policy differs from the run, in addition to those of `policy`, if it is one of
+                the run's.
             policy_state: the new policy's weights and filter, from `Policy.get_state`.
             policy_mapping_fn: replaces the mapping; running episodes keep the old mapping until they end.
             policies_to_train: replaces the setting of this name; None keeps the present value.
@@ -76,8 +77,9 @@ class SeveralAgents(Acting):
                 wanted = "a Policy" if kind is Policy else "what Policy.get_state() returns"
                 raise ValueError(f"add_policy({policy_id!r}, {name}={given!r:.80}): it must be {wanted}, or None")
         agents = self._several_agents()
-        if policy is not None and config is None:  # its network has the form that they ask for
-            config = next((agents.specs[own].config for own, each in self.policies.items() if each is policy), None)
+        if policy is not None:  # its network has the form that these ask for
+            source = next((agents.specs[own].config for own, each in self.policies.items() if each is policy), None)
+            config = {**source, **(config or {})} if source else config
         spec = PolicySpec(policy_cls, observation_space, action_space, config)
         if policy is not None and observation_space is None:
             spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
@@ -160,12 +162,19 @@ class SeveralAgents(Acting):
         self.config.log_without_effect(by_message(configs))
         self._policy_configs.update(configs)
         spaces = agents.spaces[policy_id]
+        specs = self._described({policy_id: spaces}, agents.overrides)
         if given is None:
             number = agents.settings.numbers[policy_id]
-            specs = self._described({policy_id: spaces}, agents.overrides)
             made = make_policies({policy_id: spaces}, self.config_of, specs, self.seed, number)
             policy = made[policy_id]
         else:
+            asked, has = specs[policy_id].distribution, given.spec.distribution
+            if policy_id in agents.settings.trained and (type(asked), asked.num_inputs) != (type(has), has.num_inputs):
+                raise ValueError(
+                    f"add_policy({policy_id!r}, policy=...): its network gives a {type(has).__name__} of "
+                    f"{has.num_inputs} numbers, but its settings ask for a {type(asked).__name__} of "
+                    f"{asked.num_inputs}, and it is to learn. Give config=... with the settings of the policy."
+                )
             policy = Policy(given.spec)
             policy.observation_space, policy.action_space = spaces
             policy.config = self.config_of(policy_id)
@@ -224,10 +233,10 @@ class SeveralAgents(Acting):
             return
         if frozen := sorted(self.agents.spaces.keys() - self.agents.settings.trained):
             message = (
-                f"on_postprocess_trajectory gets no rows of policies that do not learn ({', '.join(frozen)}): none are "
-                "recorded. A function as policies_to_train, which returns False for them, has them recorded."
+                f"on_postprocess_trajectory gets no rows of policies that do not learn ({', '.join(frozen)}): they are "
+                "not recorded. With a function as policies_to_train, which returns False for these policies, they are."
             )
-            log_once("hooks without rows of frozen policies", message, logging.WARNING)
+            log_once(f"hooks without rows of frozen policies {frozen}", message, logging.WARNING)
 
     @property
     def _mapping(self) -> Callable[..., str] | None:

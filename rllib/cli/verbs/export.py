@@ -31,7 +31,7 @@ class DiffersError(click.ClickException):
     "--format",
     "format_",
     type=click.Choice([*FORMATS, WEIGHTS]),
-    help="safetensors: the weights by name, without the program [default: as the name of the file ends; torch].",
+    help="safetensors: the weights by name, without the program [default: by the ending of --output, else torch].",
 )
 @click.option("-o", "--output", type=LocalPath(), help="The file [default: next to the checkpoint].")
 @click.option("--policy", help="Which one, where CHECKPOINT holds several.")
@@ -46,7 +46,7 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     """
     with reported(verbose):
         checkpoint = local_path(latest(checkpoint))
-        if format_ is None and output and Path(output).suffix == WEIGHTS_SUFFIX:
+        if format_ is None and output and Path(output).suffix.lower() == WEIGHTS_SUFFIX:
             format_ = WEIGHTS
         elif format_ != WEIGHTS:
             with user_input():

@@ -100,8 +100,8 @@ class EnvironmentStream(ABC):
         has_gaps: whether there are such rows even if no environment fails.
         resets_ended: whether an ended episode is followed by a reset within the step. If False, the
             environment waits for `restart`, and the observation that the step wrote is the final one.
-        wants_next: environment whose episode has just ended -> whether another one is wanted, where `resets_ended`;
-            None: always. Streams over a VectorEnv do not ask.
+        wants_next: function of the index of an environment whose episode has just ended: whether it is reset, where
+            `resets_ended`. None: always. Streams over a VectorEnv do not ask.
         lives_lost: environments whose episode ended in the last step with the loss of a life while the game continues,
             by `info["life_lost"]` of that step; mostly empty. Statistics are of whole games.
         replaced: environments that raised in the last step and were replaced; mostly []. Their episodes are void, the

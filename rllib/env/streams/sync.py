@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Collection
 from functools import partial
 
 import numpy as np
@@ -216,8 +217,8 @@ class SyncStream(EnvironmentStream):
     def _start_next(self, ended: list[int], rows: list) -> list[tuple[int, np.ndarray]]:
         """Resets ended environments, whose entries in `rows` become first observations; returns the final ones."""
         finals = []
-        reset = [i for i in ended if self.resets_ended and (self.wants_next is None or self.wants_next(i))]
-        self._begin_resets(reset)
+        is_reset = {i for i in ended if self.resets_ended and (self.wants_next is None or self.wants_next(i))}
+        self._begin_resets(is_reset)
         for index in ended:
             # A copy, made before the reset: environments may hand out the same array again.
             final = self.column.row(rows[index])
@@ -226,14 +227,14 @@ class SyncStream(EnvironmentStream):
             finals.append((index, final))
             if self._observer is not None:
                 self._observer.ended(index)
-            if index in reset:
+            if index in is_reset:
                 rows[index] = self._reset_env(index)
             else:
                 self._deadlines[index] = NEVER
         self._next_deadline = min(self._deadlines)
         return finals
 
-    def _begin_resets(self, indices: list[int]) -> None:
+    def _begin_resets(self, indices: Collection[int]) -> None:
         """Begins the resets of environments that others compute meanwhile."""
 
     def _reset_env(self, index: int):

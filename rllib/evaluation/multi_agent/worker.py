@@ -287,15 +287,31 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
                 by_policy.setdefault(each["policy"], []).append(each)
         for episode, number in zip(self._episodes, [each["episode"] for each in state if "episode" in each]):
             episode.number = number
-        # Older checkpoints have no entry `slots`, the number of slots in one environment.
-        slots = {i: own[0].get("slots", self._num_slots.get(i)) for i, own in by_policy.items() if i in lanes}
-        fitting = {i: count for i, count in slots.items() if len(by_policy[i]) == count * len(self._indices)}
-        if self._dense is None and any(count != self._num_slots[i] for i, count in fitting.items()):
-            self._num_slots.update(fitting)
+        # Workers may have had different numbers of slots in an environment: of those, slots that lack a state are new.
+        split = {i: self._by_environment(i, own) for i, own in by_policy.items() if i in lanes}
+        slots = {i: max(map(len, own)) for i, own in split.items() if len(own) == len(self._indices)}
+        if self._dense is None and any(count != self._num_slots[i] for i, count in slots.items()):
+            self._num_slots.update(slots)
             self._lane_set.make(self._num_slots)
-        for policy_id in fitting:
-            if self._num_slots[policy_id] == fitting[policy_id]:
-                self._lane_set.lanes[policy_id].set_state(by_policy[policy_id])
+        for policy_id, count in slots.items():
+            if self._num_slots[policy_id] == count:
+                lane = self._lane_set.lanes[policy_id]
+                new = lane.get_state()
+                saved = [
+                    own + new[index * count + len(own) : (index + 1) * count]
+                    for index, own in enumerate(split[policy_id])
+                ]
+                lane.set_state(list(itertools.chain.from_iterable(saved)))
+
+    def _by_environment(self, policy_id: str, slots: list[dict]) -> list[list[dict]]:
+        """The states of a policy's slots, environment by environment."""
+        # Older checkpoints have no entry `slots`, the number of slots in one environment.
+        found, left = [], slots
+        while left:
+            count = left[0].get("slots", self._num_slots[policy_id])
+            found.append(left[:count])
+            left = left[count:]
+        return found
 
     def takes_state(self, state: Any) -> bool:
         """Whether a saved state is of this kind of worker; `set_state` restores the policies whose slots fit."""

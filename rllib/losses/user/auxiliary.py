@@ -144,7 +144,8 @@ class WithAuxiliary(Loss):
     @property
     def extremes(self) -> list[tuple[int, str]]:
         # Without the prefix: the name of a loss (max_margin) does not say what its statistics are.
-        return extremes_of([*self._loss.stats, *(stat for part in self._parts for stat in ("loss", *part.stats))])
+        own = extremes_of([stat for part in self._parts for stat in ("loss", *part.stats)])
+        return [*self._loss.extremes, *((len(self._loss.stats) + index, kind) for index, kind in own)]
 
     def pop_logged(self) -> list:
         """Values that the user's function has logged since the last time; [] where it logs none."""

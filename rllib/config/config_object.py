@@ -288,7 +288,7 @@ class ConfigObject(Settings):
 
     def _without_defaults_elsewhere(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The dict without settings of other configs, under names of any era, that have their default there."""
-        if not isinstance(given, Mapping):
+        if not isinstance(given, Mapping | ConfigObject):
             raise TypeError(f"{type(self).__name__} takes a dict of settings by their names, but got {given!r:.80}")
         passed_over = set()
         for name, value in given.items():

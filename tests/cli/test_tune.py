@@ -182,9 +182,9 @@ def test_a_place_outside_is_written_to_again_once_it_is_typed_again(tmp_path, tu
     output = f"output={tmp_path / 'elsewhere'}"
     found = tune_here("PPO", "CartPole-v1", *QUICK, output, "--stop", "iterations=1", "--name", "x", "-q")
     assert found.exit_code == 0, found.output
-    for words, refusal in (((), "give output again"), (("output=/nowhere",), "leave out output=/nowhere")):
+    for words in ((), ("output=/nowhere",)):
         result = tune_here("--resume", "results/x", *words)
-        assert result.exit_code == 2 and refusal in result.output
+        assert result.exit_code == 2 and "give output again" in result.output
     found = tune_here("--resume", "results/x", output, QUICK[0], "--trials", "2", "-q")
     assert found.exit_code == 0, found.output
     assert len(ExperimentAnalysis(tmp_path / "results" / "x").trials) == 2

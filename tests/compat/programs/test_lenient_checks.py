@@ -82,7 +82,7 @@ def test_names_of_sections_are_passed_over_as_ray_does(run_program):
     assert errors.count("overrides(exploration=False) has no effect, as in Ray: exploration is a section") == 1
     native = program.replace("ray.rllib.algorithms.ppo", "rllib")
     code, _, errors = run_program(native, command=("program.py",))
-    assert code == 1 and "no setting 'exploration'" in errors
+    assert code == 1 and "exploration=False must be a dict: exploration is a section" in errors
 
 
 def test_steps_of_evaluations_are_not_written_which_is_said(run_program):

@@ -308,7 +308,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         # Older checkpoints have no entry `slots`, the number of slots in one environment.
         found, left = [], slots
         while left:
-            count = max(left[0].get("slots", self._num_slots[policy_id]), 1)
+            count = max(left[0].get("slots", self._num_slots.get(policy_id, 1)), 1)
             found.append(left[:count])
             left = left[count:]
         return found
@@ -322,11 +322,9 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         of_episodes = [each for each in state if "episode" in each] if self.takes_state(state) else []
         parts: list[list[dict]] = [[] for _ in of_episodes]
         of_slots = [each for each in state if "policy" in each] if parts else []
-        for _, group in itertools.groupby(of_slots, operator.itemgetter("policy")):
-            slots = list(group)  # of the environments in their order
-            count = len(slots) // len(parts)
-            for index, part in enumerate(parts):
-                part += slots[index * count : (index + 1) * count]
+        for policy_id, group in itertools.groupby(of_slots, operator.itemgetter("policy")):
+            for part, slots in zip(parts, self._by_environment(policy_id, list(group))):
+                part += slots
         return [[*part, episode] for part, episode in zip(parts, of_episodes, strict=True)]
 
     def _drop_episodes(self) -> None:

@@ -114,10 +114,8 @@ class MixedReplay:
         indexes, td_errors = updates(indexes, td_errors)
         of_parts = indexes % self._stride
         parts = [
-            (buffer, indexes[of_parts == index] // self._stride, td_errors[of_parts == index])
+            buffer.priorities_of(indexes[of_parts == index] // self._stride, td_errors[of_parts == index])
             for index, buffer in enumerate(self._buffers)
         ]
-        for buffer, *update in parts:
-            buffer.refuse_update(*update)
-        for buffer, *update in parts:
-            buffer.update_priorities(*update)
+        for buffer, part in zip(self._buffers, parts):
+            buffer.set_priorities_of(*part)

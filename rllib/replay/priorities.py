@@ -43,20 +43,18 @@ class Priorities:
 
     def add(self, start: int, count: int, td_errors: np.ndarray | None = None) -> None:
         """Sets p of `count` rows from `start` on, wrapping at the end: from TD errors, or the largest p so far."""
-        values = np.full(count, self.largest) if td_errors is None else self._values(td_errors)
+        values = np.full(count, self.largest) if td_errors is None else self.values(td_errors)
+        self._note_largest(values)
         self._set_range(start, values)
 
     def drop(self, start: int, count: int) -> None:
         """Sets p of `count` rows from `start` on to 0: they are not drawn any more."""
         self._set_range(start, np.zeros(count))
 
-    def update(self, rows: np.ndarray, td_errors: np.ndarray) -> None:
-        """Takes the new TD errors [B] of the rows [B].
-
-        Raises:
-            ValueError: as `refuse`. Nothing changes then.
-        """
-        self.tree.set(rows, self._values(td_errors))
+    def update(self, rows: np.ndarray, values: np.ndarray) -> None:
+        """Sets p of the rows [B] to these values [B] of `values`."""
+        self._note_largest(values)
+        self.tree.set(rows, values)
 
     def sample(self, count: int, rng: np.random.Generator, beta: float) -> tuple[np.ndarray, np.ndarray]:
         """Draws rows with replacement.
@@ -117,31 +115,28 @@ class Priorities:
         self.tree.set_range(0, values)
         self.largest = largest
 
-    def refuse(self, td_errors: np.ndarray) -> float:
-        """Refuses TD errors [B] that would spoil every later draw. Returns the largest |TD error|; 0 if there is none.
+    def values(self, td_errors: np.ndarray) -> np.ndarray:
+        """p [B] float64 of rows with these TD errors [B]; changes nothing.
 
         Raises:
-            ValueError: if one is no number, NaN or infinite, or its p too large.
+            ValueError: if one is no number, NaN or infinite, or its p too large: it would spoil every later draw.
         """
         td_errors = np.asarray(td_errors)
         if len(td_errors) and td_errors.dtype.kind not in "biuf":
             raise ValueError(f"TD errors must be numbers, but got {td_errors[:3]} (dtype {td_errors.dtype})")
+        values = np.abs(td_errors, dtype=np.float64)
         # A maximum is NaN if any of the numbers is. Before the power: with alpha 0 that makes 1 even of NaN.
-        largest = float(np.abs(td_errors, dtype=np.float64).max(initial=0.0))
+        largest = float(values.max(initial=0.0))
         if not math.isfinite(largest):
             raise ValueError(f"TD errors must be finite, but got {td_errors[~np.isfinite(td_errors)][:3]}")
         _refuse_too_large(largest + self.epsilon, self.alpha)
-        return largest
-
-    def _values(self, td_errors: np.ndarray) -> np.ndarray:
-        largest = self.refuse(td_errors)
-        values = np.abs(td_errors, dtype=np.float64)
         values += self.epsilon
         values **= self.alpha
         np.maximum(values, LEAST, out=values)
-        if len(values):
-            self.largest = max(self.largest, (largest + self.epsilon) ** self.alpha)
         return values
+
+    def _note_largest(self, values: np.ndarray) -> None:
+        self.largest = max(self.largest, float(values.max(initial=0.0)))
 
     def _set_range(self, start: int, values: np.ndarray) -> None:
         before_end = self.tree.capacity - start

@@ -298,28 +298,33 @@ class ReplayBuffer:
         They make no difference where there are no priorities.
 
         Raises:
-            ValueError: as `refuse_update`. Nothing changes then.
+            ValueError: as `priorities_of`. Nothing changes then.
         """
-        indexes, td_errors = self.refuse_update(indexes, td_errors)
-        if self._priorities is None or not len(indexes):
-            return
-        there = indexes >= self._oldest
-        self._priorities.update(indexes[there] % self.capacity, td_errors[there])
+        self.set_priorities_of(*self.priorities_of(indexes, td_errors))
 
-    def refuse_update(self, indexes: np.ndarray, td_errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Refuses what `update_priorities` cannot set; returns it as arrays [B].
+    def priorities_of(self, indexes: np.ndarray, td_errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows [B] that new TD errors [B] are for, and their p [B]; none if there are no priorities. Changes nothing.
 
         Raises:
             ValueError: if indexes and TD errors are not equally many; if there are priorities, also if there never was
                 such a row, or a TD error is not finite, or too large for the exponent of the priorities.
         """
         indexes, td_errors = updates(indexes, td_errors)
-        if self._priorities is not None and len(indexes):
-            least, most = int(indexes.min()), int(indexes.max())
-            if least < 0 or most >= self._added:
-                raise ValueError(f"rows 0 to {self._added - 1} have been added, but rows {least} to {most} are meant")
-            self._priorities.refuse(td_errors)
-        return indexes, td_errors
+        if self._priorities is None or not len(indexes):
+            return np.empty(0, np.int64), np.empty(0)
+        least, most = int(indexes.min()), int(indexes.max())
+        if least < 0 or most >= self._added:
+            raise ValueError(f"rows 0 to {self._added - 1} have been added, but rows {least} to {most} are meant")
+        values = self._priorities.values(td_errors)
+        if least >= self._oldest:
+            return indexes, values
+        there = indexes >= self._oldest
+        return indexes[there], values[there]
+
+    def set_priorities_of(self, indexes: np.ndarray, values: np.ndarray) -> None:
+        """Sets p of rows, as `priorities_of` gives them, before anything is added."""
+        if self._priorities is not None:
+            self._priorities.update(indexes % self.capacity, values)
 
     # ------------------------------------------------------------------ checkpoints
 

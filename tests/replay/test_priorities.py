@@ -59,7 +59,7 @@ def test_strata_hold_a_row_each():
 
 def test_exponent_zero_is_uniform():
     priorities = make(np.random.default_rng(0).random(300), alpha=0.0)
-    priorities.update(np.arange(300), np.random.default_rng(1).random(300))
+    priorities.update(np.arange(300), priorities.values(np.random.default_rng(1).random(300)))
     rows, weights = priorities.sample(60_000, np.random.default_rng(2), beta=0.4)
     assert (weights == 1).all()
     assert np.array_equal(rows, (np.random.default_rng(2).random(60_000) * 300).astype(int))
@@ -69,7 +69,7 @@ def test_new_rows_get_the_largest_so_far():
     priorities = Priorities(10, 1.0, 0.0)
     priorities.add(0, 2)
     assert priorities.tree[:3].tolist() == [1, 1, 0]
-    priorities.update(np.array([0, 1]), np.array([8.0, 0.5]))
+    priorities.update(np.array([0, 1]), priorities.values(np.array([8.0, 0.5])))
     priorities.add(9, 2)  # round the end
     assert priorities.tree[:].tolist() == [8, 0.5, 0, 0, 0, 0, 0, 0, 0, 8]
 
@@ -85,7 +85,7 @@ def test_errors_that_are_no_numbers_are_refused_and_nothing_changes(odd, alpha):
     priorities = make([1, 2, 3], alpha)
     before = priorities.tree[:].tolist(), priorities.largest
     with pytest.raises(ValueError, match="TD errors must be finite, but got"):
-        priorities.update(np.array([0, 1]), np.array([5.0, odd]))
+        priorities.values(np.array([5.0, odd]))
     assert (priorities.tree[:].tolist(), priorities.largest) == before
 
 

@@ -96,11 +96,91 @@ def test_a_copy_has_the_settings_of_the_policy_that_it_is_a_copy_of():
             "lower", policy=algo.get_policy("main"), config={"lr": 1e-5}, policy_mapping_fn=first_and("lower")
         )
         assert lower.config.num_atoms == 5 and lower.config.lr == 1e-5
-        with pytest.raises(ValueError, match=r"a QValues of 15 numbers, but its settings ask for"):
+        with pytest.raises(ValueError, match=r"cannot learn, .*num_atoms is 5, settings ask for 1"):
             algo.add_policy("mine", policy=copy.deepcopy(lower), policies_to_train=["mine"])
         plain = {"num_atoms": 1}
         algo.add_policy("plain", config=plain, policy_mapping_fn=first_and("plain"))
         assert algo.config_of("plain").num_atoms == 1
+
+
+def several_poles(config_class, **own):
+    """A run in which "main" has settings of its own."""
+    config = config_class().environment(Poles).rollouts(num_rollout_workers=0).reporting(min_time_s_per_iteration=0)
+    if config_class is DQNConfig:
+        config.training(num_steps_sampled_before_learning_starts=20, train_batch_size=16)
+    else:
+        config.training(train_batch_size=32, sgd_minibatch_size=16, num_sgd_iter=1)
+    config.training(model={"fcnet_hiddens": [8]})
+    policies = {"main": PolicySpec(config=own), "other": PolicySpec()}
+    return config.multi_agent(policies=policies, policy_mapping_fn=first_and("other"))
+
+
+C51 = {"num_atoms": 5, "v_min": 0.0, "v_max": 9.0}
+OTHER_NETWORKS = {
+    "ends of the support": (DQNConfig, C51, {"v_min": -9.0}),
+    "atoms": (DQNConfig, C51, {"num_atoms": 1}),
+    "quantiles instead of as many atoms": (DQNConfig, C51, {"num_atoms": 1, "num_quantiles": 5}),
+    "levels": (DQNConfig, {"num_quantiles": 5}, {"implicit_quantiles": True}),
+    "no levels": (DQNConfig, {"num_quantiles": 5, "implicit_quantiles": True}, {"implicit_quantiles": False}),
+    "noise": (DQNConfig, {}, {"noisy": True}),
+    "value": (DQNConfig, {}, {"dueling": False}),
+    "layers": (DQNConfig, {}, {"model": {"fcnet_hiddens": [4]}}),
+    "activation": (PPOConfig, {}, {"model": {"fcnet_activation": "relu"}}),
+    "memory": (PPOConfig, {}, {"model": {"use_lstm": True, "lstm_cell_size": 4}}),
+    "no memory": (PPOConfig, {"model": {"use_lstm": True, "lstm_cell_size": 4}}, {"model": {"use_lstm": False}}),
+    "filter": (PPOConfig, {}, {"observation_filter": "MeanStdFilter"}),
+    "a section": (PPOConfig, {}, {"rollouts": {"observation_filter": "MeanStdFilter"}}),
+}
+
+
+@pytest.mark.parametrize(("config_class", "own", "given"), OTHER_NETWORKS.values(), ids=OTHER_NETWORKS)
+def test_settings_that_a_copied_network_does_not_have_are_refused(config_class, own, given):
+    """Else they would have no effect, or a loss could not read the network."""
+    with several_poles(config_class, **own).build() as algo:
+        main = algo.get_policy("main")
+        asks = r"add_policy\('copy', policy=..., config=...\): the network of the given policy is kept, but config asks"
+        for to_train in (None, ["main"]):
+            with pytest.raises(ValueError, match=asks):
+                algo.add_policy("copy", policy=main, config=given, policies_to_train=to_train)
+        assert set(algo.policies) == {"main", "other"}
+        # Settings that say what the network is are none of another one.
+        algo.add_policy("copy", policy=main, config={**own, "lr": 1e-5}, policy_mapping_fn=first_and("copy"))
+        for _ in range(3):
+            algo.train()
+
+
+WAYS_TO_LEARN = {
+    "added": lambda algo, ids: algo.add_policy("new", policies_to_train=ids),
+    "set": lambda algo, ids: algo.set_policies_to_train(ids),
+    "removed": lambda algo, ids: algo.remove_policy("spare", policies_to_train=ids),
+    "all": lambda algo, ids: algo.set_policies_to_train(None),
+    "asked": lambda algo, ids: algo.set_policies_to_train(lambda policy_id, batch=None: policy_id in ids),
+}
+
+
+@pytest.mark.parametrize("learns", WAYS_TO_LEARN.values(), ids=WAYS_TO_LEARN)
+@pytest.mark.parametrize(
+    ("config_class", "own", "differs"),
+    [(DQNConfig, C51, "num_atoms"), (PPOConfig, {"model": {"use_lstm": True, "lstm_cell_size": 4}}, "memory")],
+)
+def test_a_frozen_policy_learns_only_if_its_network_fits_its_settings(config_class, own, differs, learns):
+    """A policy that is not the run's has no settings here: the run's are not those of its network."""
+    with several_poles(config_class, **own).build() as algo:
+        algo.set_policies_to_train(["main"])
+        algo.add_policy("spare", policies_to_train=["main"])
+        foreign = copy.deepcopy(algo.get_policy("main"))
+        mapping = first_and("foreign")
+        algo.add_policy("foreign", policy=foreign, policy_mapping_fn=mapping, policies_to_train=["main"])
+        algo.train()
+        with pytest.raises(ValueError, match=rf"policy 'foreign' cannot learn, since .*{differs} is"):
+            learns(algo, ["main", "foreign"])
+        assert set(algo.trainees) == {"main"}
+        algo.train()
+        algo.add_policy("fits", policy=foreign, config=own, policy_mapping_fn=first_and("fits"))
+        algo.set_policies_to_train(["main", "fits"])
+        for _ in range(3):
+            algo.train()
+        assert set(algo.trainees) == {"main", "fits"}
 
 
 def test_a_copy_is_added_by_the_class_of_the_policy_and_filled_later():

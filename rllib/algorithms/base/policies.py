@@ -138,6 +138,69 @@ def described(
     return specs
 
 
+def refuse_other_network(policy_id: str, network: NetworkSpec, asked: NetworkSpec, before: NetworkSpec) -> None:
+    """Refuses settings, given for a copy of a policy, that ask for another network than the one that is copied.
+
+    Args:
+        policy_id: id of the copy.
+        network: that of the copy.
+        asked: by the settings of the copy.
+        before: by the settings without those that were given.
+
+    Raises:
+        ValueError: if given settings change the network, and it does not have what they ask for.
+    """
+    own, asked, before = (_leaves(each.to_json()) for each in (network, asked, before))
+    ignored = [name for name, value in asked.items() if value != own.get(name) and value != before.get(name)]
+    if ignored:
+        raise ValueError(
+            f"add_policy({policy_id!r}, policy=..., config=...): the network of the given policy is kept, but config "
+            f"asks for another one: {_differences(ignored, own, asked)}. Leave these settings out, or leave "
+            "out policy=... for a new network."
+        )
+
+
+def refuse_to_learn(policy_id: str, network: NetworkSpec, asked: NetworkSpec) -> None:
+    """Refuses to train a network that the loss of the policy's settings cannot read.
+
+    Args:
+        policy_id: id of the policy.
+        network: its network.
+        asked: that of its settings.
+
+    Raises:
+        ValueError: if what they give for an action differs, or one alone has a value head, a memory or masks.
+    """
+    own, asked = (_leaves(_read_by_losses(each)) for each in (network, asked))
+    if differing := sorted(name for name in own.keys() | asked.keys() if own.get(name) != asked.get(name)):
+        raise ValueError(
+            f"the policy {policy_id!r} cannot learn, since its settings do not fit its network: "
+            f"{_differences(differing, own, asked)}. Give add_policy(..., config=...) the settings that the network "
+            "was made with, or leave the policy out of policies_to_train."
+        )
+
+
+def _read_by_losses(network: NetworkSpec) -> dict[str, Any]:
+    return {
+        "distribution": network.distribution.to_json(),
+        "critic": network.critic,
+        "memory": network.state_size > 0,
+        "masks": network.is_masked,
+    }
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Path, such as "distribution.v_min" -> value in a dict of dicts."""
+    found = {}
+    for name, value in values.items():
+        found |= _leaves(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return found
+
+
+def _differences(names: Iterable[str], own: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} is {own.get(name)!r}, settings ask for {asked.get(name)!r}" for name in names)
+
+
 @contextlib.contextmanager
 def naming_settings_of(
     policy_id: str, run: AlgorithmConfig, config: AlgorithmConfig, own: Mapping[str, Any]

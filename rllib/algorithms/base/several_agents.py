@@ -11,7 +11,13 @@ from gymnasium import Space
 
 from rllib.acting.agent_player import AgentPlayer
 from rllib.acting.inference import Acting, Inference, under_plain_names
-from rllib.algorithms.base.policies import by_message, make_policies, policy_configs
+from rllib.algorithms.base.policies import (
+    by_message,
+    make_policies,
+    policy_configs,
+    refuse_other_network,
+    refuse_to_learn,
+)
 from rllib.algorithms.base.space_rules import naming_settings
 from rllib.evaluation.callbacks import hears
 from rllib.notices import log_once, log_unused_arguments
@@ -59,7 +65,7 @@ class SeveralAgents(Acting):
             observation_space, action_space: spaces of the policy's agents; by default read from the agents that are
                 mapped to it.
             config: settings in which the policy differs from the run, in addition to those of `policy`, if it is one of
-                the run's.
+                the run's. The network of `policy` is kept: settings that ask for another one are refused.
             policy_state: the new policy's weights and filter, from `Policy.get_state`.
             policy_mapping_fn: replaces the mapping; running episodes keep the old mapping until they end.
             policies_to_train: replaces the setting of this name; None keeps the present value.
@@ -69,7 +75,8 @@ class SeveralAgents(Acting):
             the policy; None for a hand-written policy.
 
         Raises:
-            ValueError: if the id is in use, the spaces are not known, or the run has one agent.
+            ValueError: if the id is in use, the spaces are not known, the network of `policy` does not fit to the
+                settings, or the run has one agent.
         """
         log_unused_arguments("add_policy", _ALL_POLICIES, evaluation_workers=not evaluation_workers)
         for name, given, kind in (("policy", policy, Policy), ("policy_state", policy_state, Mapping)):
@@ -77,15 +84,20 @@ class SeveralAgents(Acting):
                 wanted = "a Policy" if kind is Policy else "what Policy.get_state() returns"
                 raise ValueError(f"add_policy({policy_id!r}, {name}={given!r:.80}): it must be {wanted}, or None")
         agents = self._several_agents()
-        if policy is not None:  # its network has the form that these ask for
-            source = next((agents.specs[own].config for own, each in self.policies.items() if each is policy), None)
-            config = {**source, **(config or {})} if source else config
+        # The settings by which the given policy's network was made.
+        source = next((agents.specs[own].config for own, each in self.policies.items() if each is policy), None) or {}
+        if source:
+            config = {**source, **(config or {})}
         spec = PolicySpec(policy_cls, observation_space, action_space, config)
         if policy is not None and observation_space is None:
             spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
         changes = policy_mapping_fn, policies_to_train
         changed = self._policy_changes.with_policy(agents, self.config, policy_id, spec, *changes)
         try:
+            if policy is not None and policy_id in changed.spaces:
+                configs = (policy_configs(self.config, {policy_id: own})[policy_id] for own in (config or {}, source))
+                asked = (self.make_policy_spec(*changed.spaces[policy_id], each) for each in configs)
+                refuse_other_network(policy_id, policy.spec, *asked)
             made = self._enter(policy_id, changed, policy, policy_state) if policy_id in changed.spaces else None
             with naming_settings(self.config):
                 self._change_to(changed)
@@ -168,13 +180,6 @@ class SeveralAgents(Acting):
             made = make_policies({policy_id: spaces}, self.config_of, specs, self.seed, number)
             policy = made[policy_id]
         else:
-            asked, has = specs[policy_id].distribution, given.spec.distribution
-            if policy_id in agents.settings.trained and (type(asked), asked.num_inputs) != (type(has), has.num_inputs):
-                raise ValueError(
-                    f"add_policy({policy_id!r}, policy=...): its network gives a {type(has).__name__} of "
-                    f"{has.num_inputs} numbers, but its settings ask for a {type(asked).__name__} of "
-                    f"{asked.num_inputs}, and it is to learn. Give config=... with the settings of the policy."
-                )
             policy = Policy(given.spec)
             policy.observation_space, policy.action_space = spaces
             policy.config = self.config_of(policy_id)
@@ -188,8 +193,16 @@ class SeveralAgents(Acting):
         return policy
 
     def _change_to(self, agents: "Agents") -> None:
-        """`_go_on_with`, with a warning about the lost parts of policies that learn again."""
+        """`_go_on_with`, with a warning about the lost parts of policies that learn again.
+
+        Raises:
+            ValueError: if the network of a policy that is to learn does not fit its settings.
+        """
         trained = set(self.trainees)
+        for policy_id in agents.settings.trained - trained:
+            policy = self.policies[policy_id]
+            spaces = policy.observation_space, policy.action_space
+            refuse_to_learn(policy_id, policy.spec, self.make_policy_spec(*spaces, self.config_of(policy_id)))
         self._go_on_with(agents)
         again = sorted(each for each in self.trainees if each not in trained and self.trainees[each].num_updates)
         if again:

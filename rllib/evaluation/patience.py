@@ -48,11 +48,11 @@ class Patience:
         """Must be called in every round.
 
         Args:
-            waiting: bool [N], the environments whose episodes have not ended.
+            waiting: bool [N], the environments whose episodes have not ended; none: nothing waits for an end.
             steps: number of rounds so far.
         """
         now = self._round = time.monotonic()
-        if now - self._warned < self._timeout_s:
+        if now - self._warned < self._timeout_s or not waiting.any():
             return
         self._warned = now
         logger.warning(

@@ -7,7 +7,7 @@ A worker is a plain object: it is given its allocator and knows no runtime, so t
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -58,6 +58,9 @@ class RolloutWorker(SamplingWorker[SampleBatch]):
         the user's own exception, with a note naming worker and environment, when an environment fails.
     """
 
+    # Kind of the environments' random streams.
+    streams: ClassVar[int] = seeding.ENVIRONMENTS
+
     def __init__(
         self,
         settings: RolloutSettings | None = None,
@@ -82,7 +85,7 @@ class RolloutWorker(SamplingWorker[SampleBatch]):
             if self.policy.filters_observations:
                 self.policy.filter.keep_apart(settings.num_envs)
         self._indices = range(first, first + settings.num_envs)
-        self.stream = settings.open_stream(seeding.ENVIRONMENTS, self._indices, worker_index, incarnation)
+        self.stream = settings.open_stream(self.streams, self._indices, worker_index, incarnation)
         self.policy.observation_space = self.policy_settings.observation_space or self.stream.observation_space
         self.policy.action_space = self.stream.action_space
         self._hooks = StreamEpisodes(self.callbacks, self, first_env=first)

@@ -155,15 +155,17 @@ class EnvironmentSettings:
         """The same of environments with several agents."""
         return self.open_stream(kind, indices, worker_index, incarnation)
 
-    def reseed(self, stream: Any, indices: range, worker_index: int, incarnation: int) -> None:
+    def reseed(
+        self, stream: Any, indices: range, worker_index: int, incarnation: int, kind: int = seeding.ENVIRONMENTS
+    ) -> None:
         """Seeds the next resets of a worker's environments, and the global generators, as `open_stream` seeds new ones.
 
         Args:
             stream: the environments.
-            indices, worker_index, incarnation: as for `open_stream`.
+            indices, worker_index, incarnation, kind: as for `open_stream`.
         """
-        stream.reseed(self.seeds(seeding.ENVIRONMENTS, indices, incarnation))
-        self.seed_process(seeding.ENVIRONMENTS, worker_index, incarnation)
+        stream.reseed(self.seeds(kind, indices, incarnation))
+        self.seed_process(kind, worker_index, incarnation)
 
     def seed_process(self, kind: int, worker_index: int, incarnation: int, torch_alone: bool = False) -> None:
         """Seeds the global generators of this process; the driver's only where the user has given the seed.

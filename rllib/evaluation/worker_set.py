@@ -219,14 +219,20 @@ class WorkerSet(AskedWorkers):
         return lambda actor, index: getattr(actor, method).remote(shared, *args)
 
     def start_episodes(
-        self, snapshots: Snapshots, duration: Duration, round_index: int, explore: bool
+        self, snapshots: Snapshots, duration: Duration, round_index: int, explore: bool = False
     ) -> Callable[[], list[Episode]]:
-        """Begins an evaluation, shared out among the workers, which are remote ones of the class EvaluationWorker.
+        """Begins an evaluation, shared out among the workers, which are of the class EvaluationWorker, or record.
+
+        A worker in this process plays it to its end in this call.
 
         Returns:
             a function that waits for the end, however long the episodes are, and returns them. A worker whose
             environment hangs ends itself (Patience).
         """
+        if self._local is not None:
+            self._local.load_snapshots(snapshots)
+            episodes = self._local.play_episodes(duration, round_index, explore)
+            return lambda: episodes
         shared, indices = runtime.put(snapshots), list(self.fleet.members)
         shares = dict(zip(indices, duration.split(len(indices) or 1)))
         collect = self.fleet.begin(

@@ -28,9 +28,10 @@ def test_rays_evaluation(command, rllib_command, checkpoint):
 def test_steps_of_an_evaluation_are_written(rllib_command, checkpoint, tmp_path):
     result = rllib_command("evaluate", checkpoint, "--steps", 50, "--out", tmp_path / "steps.npz")
     assert result.exit_code == 0, result.output
-    assert "rows    50" in result.output
     with np.load(tmp_path / "steps.npz") as steps:
-        assert len(steps["rewards"]) == 50
+        count, is_end = len(steps["rewards"]), steps["terminateds"] | steps["truncateds"]
+    assert f"rows    {count}" in result.output and count >= 50
+    assert is_end[-1] and not is_end[49:-1].any()  # the last episode is played to its end
 
 
 @pytest.mark.parametrize(

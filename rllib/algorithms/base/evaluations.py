@@ -49,6 +49,8 @@ class Evaluations:
     Attributes:
         count: number of evaluations so far.
         episodes: episodes of the newest evaluation.
+        settings: of the workers that evaluate.
+        settings_of_training: of environments like training's, without teachers and disturbances.
         workers: the evaluation workers, from the first evaluation on; None if this process plays.
 
     Raises:
@@ -58,10 +60,11 @@ class Evaluations:
     def __init__(self, algorithm, training: RolloutSettings):
         self._algorithm = algorithm
         self._config = algorithm.config.get_evaluation_config_object()
-        self._settings = self._own_settings(training)
-        if self._settings.num_envs == 1 and "num_envs_per_worker" not in algorithm.config.evaluation_changes():
-            self._settings = replace(self._settings, num_envs_of_episodes=EPISODES_AT_ONCE)
-        if self._settings.is_external and algorithm.config.evaluation_interval:
+        self.settings_of_training = self._undisturbed(training)
+        self.settings = self._own_settings()
+        if self.settings.num_envs == 1 and "num_envs_per_worker" not in algorithm.config.evaluation_changes():
+            self.settings = replace(self.settings, num_envs_of_episodes=EPISODES_AT_ONCE)
+        if self.settings.is_external and algorithm.config.evaluation_interval:
             raise algorithm.config.error(
                 Mistake(
                     f"evaluation_interval={algorithm.config.evaluation_interval}: an environment that drives its own "
@@ -91,11 +94,11 @@ class Evaluations:
     @property
     def _can_evaluate(self) -> bool:
         """Whether there is an environment to play in, or there are estimators for recorded data."""
-        return self._settings.env is not None or self._recorded.gives_estimates
+        return self.settings.env is not None or self._recorded.gives_estimates
 
     @property
     def _worker_class(self) -> type:
-        if self._settings.agents is None:
+        if self.settings.agents is None:
             return EvaluationWorker
         from rllib.evaluation.multi_agent.evaluator import MultiAgentEvaluationWorker
 
@@ -104,17 +107,23 @@ class Evaluations:
     @functools.cached_property
     def _local(self):
         """The worker in this process. With one agent, the algorithm's policy object itself acts."""
-        if self._settings.agents is None:
-            return self._worker_class(self._settings, policy=self._algorithm.policy)
-        return self._worker_class(self._settings)
+        if self.settings.agents is None:
+            return self._worker_class(self.settings, policy=self._algorithm.policy)
+        return self._worker_class(self.settings)
 
-    def _own_settings(self, training: RolloutSettings) -> RolloutSettings:
+    def _undisturbed(self, training: RolloutSettings) -> RolloutSettings:
+        """The settings of training, without disturbances."""
+        if training.env is None or not self._algorithm.config.disturbances:
+            return training
+        config = self._algorithm.config.copy(copy_frozen=False)
+        config.disturbances = {}
+        return replace(training, env=wiring.learned_environment(config))
+
+    def _own_settings(self) -> RolloutSettings:
         """Settings of the training environments, or of the environment that evaluation_config describes."""
         algorithm, config = self._algorithm, self._config
         if not algorithm.config.evaluation_changes().keys() - {"explore", *DATA_OF_EVALUATION}:
-            if training.env is None or not algorithm.config.disturbances:
-                return training
-            return replace(training, env=wiring.learned_environment(config))
+            return self.settings_of_training
         try:
             factory = wiring.learned_environment(config)
             observation_space, action_space, _, examined, is_external, _ = wiring.checked_spaces(factory, config)
@@ -169,11 +178,11 @@ class Evaluations:
 
     def change_agents(self, policies: Mapping[str, PolicySettings], agents: "AgentSettings") -> None:
         """Evaluates with these policies of several agents from now on, using the mapping of training."""
-        changed = replace(self._settings, policies=policies, agents=agents)
-        self._settings = changed.without_teachers(changed.env)
+        changed = replace(self.settings, policies=policies, agents=agents)
+        self.settings = changed.without_teachers(changed.env)
         self.__dict__.pop("_local", None)
         if self.workers is not None:
-            self.workers.change_settings(self._settings)
+            self.workers.change_settings(self.settings)
 
     def is_due(self, iteration: int) -> bool:
         """Whether this iteration, counted from 1, ends with an evaluation."""
@@ -230,7 +239,7 @@ class Evaluations:
         Raises:
             RuntimeError: if there is no environment, or it drives its own loop.
         """
-        if self._settings.is_external:
+        if self.settings.is_external:
             raise RuntimeError(_NO_EVALUATION)
         algorithm = self._algorithm
         if algorithm.config.output is not None:
@@ -241,7 +250,7 @@ class Evaluations:
                 logging.WARNING if foreign_program.is_running() else logging.INFO,
             )
         algorithm.callbacks.on_evaluate_start(algorithm=algorithm)
-        plays = self._settings.env is not None
+        plays = self.settings.env is not None
         if not self._can_evaluate:
             raise RuntimeError(_NOTHING_TO_EVALUATE_IN)
         if explore is None:
@@ -277,16 +286,16 @@ class Evaluations:
         Args:
             own: the policy's settings in workers, with its teacher.
         """
-        env = wiring.taught_environment(self._config, self._settings.env, gives_keys=True)
-        settings = replace(self._settings, env=env, policies={DEFAULT_POLICY: own}, callbacks=DefaultCallbacks)
+        env = wiring.taught_environment(self._config, self.settings.env, gives_keys=True)
+        settings = replace(self.settings, env=env, policies={DEFAULT_POLICY: own}, callbacks=DefaultCallbacks)
         worker = TeacherEvaluationWorker(settings, policy=self._algorithm.policy)
         return worker.play_episodes(self.duration(), 0)
 
     def _play_here(self, duration: Duration, explore: bool) -> Callable[[], list]:
-        if self._settings.agents is not None:
+        if self.settings.agents is not None:
             self._local.load_snapshots(self._algorithm.snapshots())
         else:
-            exploration = self._settings.only_policy.exploration
+            exploration = self.settings.only_policy.exploration
             self._local.policy.exploration = exploration.numbers_alone(self._algorithm.timesteps)
         episodes = self._local.play_episodes(duration, self.count, explore)
         return lambda: episodes
@@ -294,7 +303,7 @@ class Evaluations:
     def _play_remotely(self, duration: Duration, explore: bool) -> Callable[[], list]:
         if self.workers is None:
             self.workers = WorkerSet(
-                self._settings,
+                self.settings,
                 self._config.evaluation_num_workers,
                 wiring.actor_options(self._config),
                 wiring.fault_tolerance(self._config),

@@ -22,6 +22,7 @@ from rllib.cli.seeds.folder import checkpoints_of_seeds
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import SEED, LocalPath, parse_mapping
 from rllib.cli.verbs.record import write_steps
+from rllib.metrics import episode_statistics
 from rllib.progress import counted
 from rllib.runs.measures import interval, iqm
 from rllib.storage.checkpoint import read_checkpoint
@@ -35,7 +36,8 @@ _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 @click.argument("checkpoint", type=PLACE)
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many to play.")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Play episodes until there are N steps.")
-@click.option("--out", metavar="PATH", help="Write the steps that are played, as rllib record --to does.")
+@click.option("--out", metavar="PATH", help="Write the steps of these episodes, too, in the formats of rllib "
+              "record --to.")  # fmt: skip
 @environment_option
 @click.option("--algo", "--run", "algorithm_name", metavar="ALGO", help="In Ray's spelling; it has to be CHECKPOINT's.")
 @click.option("--config", metavar="MAPPING", help="Settings to change, as JSON or YAML.")
@@ -70,9 +72,10 @@ def command(
     verbose: int,
 ) -> None:
     """Play whole episodes with the policy of CHECKPOINT: a checkpoint directory, or the directory of a run, whose last
-    checkpoint is taken. The seeds of the environments are ones that training has not seen. Where several agents act,
-    the return is the sum of theirs, and a table has those of each policy. For the folder of several seeds, or a
-    checkpoint of a trial with several, each is played, and the interquartile mean of their mean returns is shown.
+    checkpoint is taken. Its evaluation_config applies, after --env and --seed. The seeds of the environments are ones
+    that training has not seen. Where several agents act, the return is the sum of theirs, and a table has those of each
+    policy. For the folder of several seeds, or a checkpoint of a trial with several, each is played, and the
+    interquartile mean of their mean returns is shown.
 
     With --data, episodes that another policy has played and recorded give the estimates: importance sampling (is),
     weighted (wis), the direct method over a fitted model (dm), doubly robust (dr).
@@ -102,21 +105,25 @@ def command(
         with user_input():
             _refuse_other_algorithm(checkpoint, algorithm_name)
             overrides = _overrides(config, env, seed, steps)
-            if out is not None:
-                length = {"steps": steps} if steps else {"episodes": episodes}
-                write_steps(checkpoint, out, load_user_code, overrides, **length, explore=explore, seed=seed or 0)
-                return
-            algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
-        with algorithm:
-            if data is not None:
-                with user_input():
-                    _refuse_with_data("episodes", "steps", "seed", "explore")
-                    found = estimated(algorithm, data, estimators, parse_columns(columns))
-                click.echo(json.dumps(found) if as_json else "\n".join(table_of(found)))
-                return
-            refuse_nowhere_to_evaluate(algorithm)
-            result = algorithm.evaluate(None if steps else episodes, explore=explore or None)
-            table = policy_table(algorithm._evaluation_episodes)
+        if out is not None:
+            length = {"num_steps": steps} if steps else {"num_episodes": episodes}
+            how = {**length, "explore": explore, "as_evaluation": True, "is_quiet": as_json}
+            _, played = write_steps(checkpoint, out, load_user_code, overrides, **how)
+            result = episode_statistics(played)
+        else:
+            with user_input():
+                algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
+            with algorithm:
+                if data is not None:
+                    with user_input():
+                        _refuse_with_data("episodes", "steps", "seed", "explore")
+                        found = estimated(algorithm, data, estimators, parse_columns(columns))
+                    click.echo(json.dumps(found) if as_json else "\n".join(table_of(found)))
+                    return
+                refuse_nowhere_to_evaluate(algorithm)
+                result = algorithm.evaluate(None if steps else episodes, explore=explore or None)
+                played = algorithm._evaluation_episodes
+    table = policy_table(played)
     returns, lengths = result["hist_stats"]["episode_reward"], result["hist_stats"]["episode_lengths"]
     count = len(returns)
     error = statistics.stdev(returns) / math.sqrt(count) if count > 1 else 0.0

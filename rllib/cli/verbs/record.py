@@ -12,9 +12,11 @@ from rllib.cli.agent_slots import SlotOptions
 from rllib.cli.checkpoints import PLACE, acting_algorithm, latest
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.leftovers import removed_if_unused
-from rllib.cli.played_in import refuse_no_environment, settings_of_environment
+from rllib.cli.played_in import refuse_no_environment, refuse_nowhere_to_evaluate, settings_of_environment
 from rllib.cli.values import LocalPath, Number
 from rllib.cli.verbs.play import acting_options, show, video_of
+from rllib.env.episodes import Episode
+from rllib.offline.dataset import Dataset
 from rllib.offline.writing.minari_sets import PREFIX, check_name
 from rllib.offline.writing.rolling import new_run_id
 from rllib.offline.writing.step_formats import FORMATS, SUFFIXES, checked_format, default_format, format_of
@@ -67,7 +69,12 @@ def command(checkpoint, output, to, episodes, policies, against, verbose, load_u
             how["steps"] = how["steps"] or 10_000
         del how["fps"]
         overrides = settings_of_environment(how.pop("env"))
-        write_steps(checkpoint, to, load_user_code, overrides, episodes=episodes, **how)
+        how.update(num_episodes=episodes, num_steps=how.pop("steps"), num_workers=how.pop("workers") or 0)
+        how.update({name: how[name] or 0.0 for name in ("random_share", "noise")})
+        dataset, _ = write_steps(checkpoint, to, load_user_code, overrides, **how)
+        mean, returns = dataset.metadata["behaviour"]["mean_return"], dataset.returns
+        if mean is not None:
+            click.echo(f"return  {mean:.2f} (mean of whole episodes; all {returns.min():g} to {returns.max():g})")
 
 
 def _refuse(given: dict, names: tuple[str, ...], why: str) -> None:
@@ -83,15 +90,10 @@ def write_steps(
     load_user_code: bool,
     overrides: Mapping[str, Any],
     *,
-    episodes: int | None = None,
-    steps: int | None = None,
-    explore: bool = False,
-    random_share: float | None = None,
-    noise: float | None = None,
-    workers: int | None = None,
-    seed: int = 0,
     format_: str | None = None,
-) -> None:
+    is_quiet: bool = False,
+    **planned,
+) -> tuple[Dataset, list[Episode]]:
     """Records steps of a checkpoint into files, and prints what there is.
 
     Args:
@@ -99,9 +101,12 @@ def write_steps(
         to: file, directory or dataset of Minari.
         load_user_code: as for Algorithm.from_checkpoint.
         overrides: settings that differ from those of the training run.
-        episodes, steps: length; one of them is given.
-        explore, random_share, noise, workers, seed: as for ActingPlan.
         format_: of the data; None: as the name of the file ends.
+        is_quiet: print nothing.
+        planned: as for ActingPlan.
+
+    Returns:
+        the steps, and the statistics of their whole episodes.
 
     Raises:
         Mistake: for a target that cannot be written, or a wrong length.
@@ -109,27 +114,17 @@ def write_steps(
     made = contextlib.nullcontext() if to.startswith(PREFIX) else removed_if_unused(Path(expanded(to)))
     with made:
         with user_input():
-            target = _target(to, format_)
-            plan = ActingPlan(
-                num_episodes=episodes,
-                num_steps=steps,
-                explore=explore,
-                random_share=random_share or 0.0,
-                noise=noise or 0.0,
-                num_workers=workers or 0,
-                seed=seed,
-            )
+            target, plan = _target(to, format_), ActingPlan(**planned)
             algorithm = acting_algorithm(checkpoint, load_user_code, **overrides)
-            refuse_no_environment(algorithm)
+            (refuse_nowhere_to_evaluate if plan.as_evaluation else refuse_no_environment)(algorithm)
         with algorithm, user_input():
-            dataset = recorded_steps(algorithm, plan)
+            dataset, episodes = recorded_steps(algorithm, plan)
         with user_input(), writing(Path(target)):
             dataset.save(target, format_)
-    click.echo(f"{target}{_size(target)}")
-    click.echo(f"rows    {len(dataset):,} in {counted(dataset.num_episodes, 'episode')}")
-    mean, returns = dataset.metadata["behaviour"]["mean_return"], dataset.returns
-    if mean is not None:
-        click.echo(f"return  {mean:.2f} (mean of whole episodes; all {returns.min():g} to {returns.max():g})")
+    if not is_quiet:
+        click.echo(f"{target}{_size(target)}")
+        click.echo(f"rows    {len(dataset):,} in {counted(dataset.num_episodes, 'episode')}")
+    return dataset, episodes
 
 
 def _target(to: str, format_: str | None) -> str:

@@ -1,15 +1,18 @@
 """Recorded steps of a trained policy: it acts in new environments, and what happens becomes a dataset."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from gymnasium import Space, spaces
 
+from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import DefaultCallbacks
+from rllib.evaluation.evaluator import Duration
 from rllib.evaluation.offline.recorder import Output
+from rllib.evaluation.offline.recording_worker import RecordingWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.exploration.disturbed import Disturbed
@@ -19,9 +22,9 @@ from rllib.offline.writing.rolling import new_run_id
 from rllib.offline.writing.step_formats import NPZ
 from rllib.policy import Snapshots
 from rllib.processes import exit_when_terminated
-from rllib.sample_batch import DEFAULT_POLICY, EPS_ID
+from rllib.sample_batch import DEFAULT_POLICY
 
-_ENVIRONMENTS, _STEPS_AT_ONCE, _STEPS_OF_ENVIRONMENT = 8, 256, 2500
+_STEPS_AT_ONCE, _STEPS_OF_ENVIRONMENT = 256, 2500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +32,16 @@ class ActingPlan:
     """Plan of a recording: its length, and the way in which the policy acts.
 
     Attributes:
-        num_episodes: whole episodes; None: num_steps are counted.
+        num_episodes: whole episodes, games where the environment says that a life was lost; None: num_steps are
+            counted.
         num_steps: steps of all environments together; each one's last episode is cut.
         explore: explore as in training; False takes the most probable actions.
         random_share: share of the steps with a uniformly random action.
         noise: standard deviation of noise that is added to actions of a Box, where [-1, 1] spans its bounds.
         num_workers: processes; 0: this one.
-        seed: seed of environments and actions.
+        seed: seed of environments and actions; None: the run's.
+        as_evaluation: the next evaluation is recorded: evaluation_config counts, and episodes are played to the end
+            where steps are counted. False: in the training environment, without its disturbances.
 
     Raises:
         ValueError: unless exactly one of num_episodes and num_steps is given, and for numbers that cannot be.
@@ -47,7 +53,8 @@ class ActingPlan:
     random_share: float = 0.0
     noise: float = 0.0
     num_workers: int = 0
-    seed: int = 0
+    seed: int | None = None
+    as_evaluation: bool = False
 
     def __post_init__(self):
         if (self.num_episodes is None) == (self.num_steps is None):
@@ -69,28 +76,31 @@ class Actor(Protocol):
     timesteps: int
     agents: Any
     rollout_device: str | None
-    _rollout_settings: RolloutSettings
+    _evaluations: Any
 
     def snapshots(self) -> Snapshots: ...
 
 
-def recorded_steps(algorithm: Actor, plan: ActingPlan) -> Dataset:
-    """The steps that an algorithm's present policy makes in new environments.
+def recorded_steps(algorithm: Actor, plan: ActingPlan) -> tuple[Dataset, list[Episode]]:
+    """The steps that an algorithm's present policy makes in new environments, on seeds that training never uses.
 
-    Of N episodes each environment plays its share to the end: taking those that end first would favour short ones.
+    Each environment plays its share to the end and rests then: taking the episodes that end first would favour short
+    ones.
 
     Args:
         algorithm: with one policy, and environments that it steps.
         plan: how much, and how it acts.
 
     Returns:
-        a dataset; metadata["behaviour"] says how the policy acted, and the mean return of its whole episodes.
+        a dataset, and the statistics of its whole episodes. metadata["behaviour"] says how the policy acted, and the
+        mean return of these episodes; where lives are lost they are games, and the dataset's are lives.
 
     Raises:
         ValueError: where there is no environment, several agents, or one that drives its own loop; and for noise on
             actions that are choices.
     """
-    settings = algorithm._rollout_settings
+    evaluations = algorithm._evaluations
+    settings = evaluations.settings if plan.as_evaluation else evaluations.settings_of_training
     if settings.env is None or settings.is_external or algorithm.agents is not None:
         raise ValueError(
             "steps are recorded in environments that are stepped and have one agent, which this checkpoint has not"
@@ -99,38 +109,46 @@ def recorded_steps(algorithm: Actor, plan: ActingPlan) -> Dataset:
         raise ValueError("the environment hands over tensors, which stay on their device and are not recorded")
     if plan.noise and not (isinstance(algorithm.action_space, spaces.Box) and algorithm.action_space.dtype.kind == "f"):
         raise ValueError(f"noise is added to actions of a Box of floats, but these are of {algorithm.action_space}")
-    total = plan.num_episodes or plan.num_steps
-    num_workers = min(plan.num_workers, total)
-    share = -(-total // max(num_workers, 1))
-    # Of steps each environment makes enough of them that few are of episodes that are cut at the end.
-    num_envs = min(_ENVIRONMENTS, max(1, share // (1 if plan.num_steps is None else _STEPS_OF_ENVIRONMENT)))
-    at_once = num_envs * max(num_workers, 1)
-    length = _STEPS_AT_ONCE if plan.num_steps is None else min(_STEPS_AT_ONCE, -(-plan.num_steps // at_once))
-    facts = _facts(algorithm, plan)
+    explore = plan.explore or (plan.as_evaluation and algorithm.config.explores_in_evaluation)
+    plan = replace(plan, explore=explore, seed=settings.seed if plan.seed is None else plan.seed)
+    unit = "timesteps" if plan.num_episodes is None else "episodes"
+    duration = Duration(plan.num_episodes or plan.num_steps, unit)
+    num_workers = min(plan.num_workers, duration.amount)
+    facts = _facts(algorithm, settings, plan)
     metadata = metadata_of(algorithm.observation_space, algorithm.action_space, **facts)
     with tempfile.TemporaryDirectory(prefix="rllib-record-") as directory:
         exit_when_terminated()
         output = Output(directory=directory, format_=NPZ, metadata=metadata, run_id=new_run_id())
-        workers = WorkerSet(_settings(settings, plan, num_envs, num_workers, length, output), num_workers)
+        num_envs = _num_envs(evaluations.settings, plan, duration.amount // max(num_workers, 1))
+        acting = _settings(settings, plan, num_envs, num_workers, output)
+        workers = WorkerSet(acting, num_workers, worker_class=RecordingWorker)
         try:
             # Rewards are recorded as they are, so that there is nothing to scale them by.
             snapshots = {name: replace(each, return_state=None) for name, each in algorithm.snapshots().items()}
-            returns = _play(workers, snapshots, plan, at_once)
+            episodes = workers.start_episodes(snapshots, duration, evaluations.count + 1 if plan.as_evaluation else 0)()
         finally:
             workers.stop()
         indices = range(1, num_workers + 1) if num_workers else (0,)
         # In the order of the workers: the ids of their episodes are random.
-        parts = [Dataset.from_path(f"{directory}/*_worker-{index}_*") for index in indices]
-        dataset = _chosen(parts, plan, num_envs)
-    if plan.num_steps is None:
-        returns = dataset.returns
-    mean = float(np.mean(returns)) if len(returns) else None
+        dataset = Dataset.concat([Dataset.from_path(f"{directory}/*_worker-{index}_*") for index in indices])
+    mean = float(np.mean([each.episode_return for each in episodes])) if episodes else None
     metadata = {**dataset.metadata, "behaviour": {**facts["behaviour"], "mean_return": mean}}
-    return replace(dataset, metadata=metadata, source="the recorded steps", notices=[])
+    return replace(dataset, metadata=metadata, source="the recorded steps", notices=[]), episodes
 
 
-def _facts(algorithm: Actor, plan: ActingPlan) -> Mapping[str, Any]:
-    env = algorithm._rollout_settings.env
+def _num_envs(settings: RolloutSettings, plan: ActingPlan, share: int) -> int:
+    """Number of environments of a worker that plays this share: not more than of an evaluation's."""
+    at_once = settings.num_envs_of_episodes or settings.num_envs
+    if plan.num_steps is None:
+        return min(at_once, share)
+    if plan.as_evaluation:
+        return settings.num_envs
+    # Each environment makes enough steps that few are of episodes that are cut at the end.
+    return min(at_once, max(1, share // _STEPS_OF_ENVIRONMENT))
+
+
+def _facts(algorithm: Actor, settings: RolloutSettings, plan: ActingPlan) -> Mapping[str, Any]:
+    env = settings.env
     return {
         "env": env.name,
         "max_episode_steps": getattr(getattr(env, "spec", None), "max_episode_steps", None),
@@ -146,7 +164,7 @@ def _facts(algorithm: Actor, plan: ActingPlan) -> Mapping[str, Any]:
     }
 
 
-def _settings(settings: RolloutSettings, plan: ActingPlan, num_envs, num_workers, length, output) -> RolloutSettings:
+def _settings(settings: RolloutSettings, plan: ActingPlan, num_envs, num_workers, output) -> RolloutSettings:
     """Settings of workers that only act: nothing is changed for learning, no hook of the user is called."""
     own = settings.only_policy
     exploration, explore = own.exploration, plan.explore
@@ -160,9 +178,9 @@ def _settings(settings: RolloutSettings, plan: ActingPlan, num_envs, num_workers
         policies={DEFAULT_POLICY: own},
         num_envs=num_envs,
         num_workers=num_workers,
-        fragment_length=length,
+        fragment_length=_STEPS_AT_ONCE,
         seed=plan.seed,
-        complete_episodes=False,
+        complete_episodes=plan.as_evaluation or plan.num_steps is None,
         clip_rewards=None,
         time_limit_ends_episode=False,
         callbacks=DefaultCallbacks,
@@ -172,31 +190,3 @@ def _settings(settings: RolloutSettings, plan: ActingPlan, num_envs, num_workers
         spans_directory=None,
         make_recorder=output,
     )
-
-
-def _play(workers: WorkerSet, snapshots: Snapshots, plan: ActingPlan, at_once: int) -> list[float]:
-    """Samples until there is enough, of episodes in each environment; returns the returns of whole episodes."""
-    steps, returns = 0, []
-    played = np.zeros(at_once, int)
-    while True:
-        for number, (_, report) in enumerate(workers.sample(snapshots)):
-            steps += report.env_steps
-            first = number * (at_once // max(workers.num_workers, 1))
-            for episode in report.episodes:
-                played[first + episode.env_index] += 1
-                returns.append(episode.episode_return)
-        enough = steps >= plan.num_steps if plan.num_steps else (played >= -(-plan.num_episodes // at_once)).all()
-        if enough:
-            return returns
-
-
-def _chosen(of_workers: Sequence[Dataset], plan: ActingPlan, num_envs: int) -> Dataset:
-    """The steps that were asked for, of those that each worker has made."""
-    dataset = Dataset.concat(of_workers)
-    if plan.num_steps is not None:
-        return dataset.first(plan.num_steps)
-    number = dataset.columns[EPS_ID][dataset.starts[:-1]] & 0xFFFFFFFF
-    worker = np.repeat(np.arange(len(of_workers)), [each.num_episodes for each in of_workers])
-    environment, rank = worker * num_envs + number % num_envs, number // num_envs
-    share, more = divmod(plan.num_episodes, num_envs * len(of_workers))
-    return dataset.taking(np.flatnonzero(rank < share + (environment < more)))

@@ -84,7 +84,6 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
             own["replay_buffer_config"] = {"storage": MEMORY}
     if not isinstance(given := settings.get("input_", SAMPLER), str) or given != SAMPLER:
         own |= _without_data(checkpoint)
-    own |= _without_evaluated_data(settings)
     if settings.get("demonstrations") is not None:
         own["demonstrations"] = _unread(checkpoint)
     if _has_teacher(checkpoint, settings):
@@ -93,6 +92,7 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
             unasked["teacher_coeff"] = 1.0
         own |= {name: value for name, value in unasked.items() if name in settings}
     given = AlgorithmConfig().places(overrides)  # under names of any era
+    own |= _of_evaluation(settings, given)
     # Of a dict that is merged, each key counts: given under another name, or in a section, it is merged there.
     own = {name: value for name, value in own.items() if name not in given or name in _MERGED}
     both = {name: overrides[name] for name in own.keys() & overrides.keys()}
@@ -131,13 +131,18 @@ def _without_data(checkpoint: Path) -> dict[str, Any]:
     }
 
 
-def _without_evaluated_data(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by which it reads no recorded steps that evaluations alone do."""
-    given = settings.get("evaluation_config")
-    if not isinstance(given, Mapping) or not given.keys() & _DATA:
+def _of_evaluation(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by which evaluations read no recorded steps, and have the environment and the seed that are given."""
+    config = settings.get("evaluation_config")
+    config = config if isinstance(config, Mapping) else {}
+    changed = _DATA | (given.keys() & {"seed"})
+    if "env" in given:
+        changed |= {"env", "simulator"} | ({"env_config"} if "env" in config else set())  # which is for that one
+    if not config.keys() & changed:
         return {}
-    kept = {name: value for name, value in given.items() if name not in _DATA}
-    return {"evaluation_config": kept, "offline_evaluation_interval": None, "off_policy_estimation_methods": {}}
+    without_data = {"offline_evaluation_interval": None, "off_policy_estimation_methods": {}}
+    kept = {name: value for name, value in config.items() if name not in changed}
+    return {"evaluation_config": kept, **(without_data if config.keys() & _DATA else {})}
 
 
 def _unread(checkpoint: Path) -> Unread:

@@ -184,6 +184,24 @@ def test_the_training_environment_is_recorded_whatever_evaluation_has(rllib_comm
     assert written.metadata["behaviour"]["explore"] is False
 
 
+@pytest.mark.parametrize("more", [(), ("--out", "steps.npz")], ids=["evaluated", "written"])
+def test_options_count_before_the_settings_of_evaluation(rllib_command, tmp_path, more):
+    saved(tmp_path / "checkpoint", Drawn, {"env": Other, "env_config": {"length": 3}, "seed": 17})
+
+    def played(*options):
+        (tmp_path / "steps.npz").unlink(missing_ok=True)
+        words = ("evaluate", "checkpoint", "--episodes", 8, "--json", "--load-user-code")
+        result = rllib_command(*words, *options, *more)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.output)["hist_stats"]
+
+    assert set(played()["episode_lengths"]) == {3}
+    there = [f"{__name__}:Drawn", "--seed"]
+    first, second = played("--env", *there, 1), played("--env", *there, 2)
+    assert len(set(first["episode_lengths"])) > 1 and first != second
+    assert first["episode_reward"] == first["episode_lengths"]
+
+
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=str)
 @pytest.mark.parametrize("num_envs", [1, 4])
 def test_episodes_of_a_vector_environment_are_those_that_were_asked_for(rllib_command, tmp_path, mode, num_envs):

@@ -39,6 +39,7 @@ from rllib.serving.exported_policy import (
     STATE_IN,
     STATE_OUT,
     VALUE,
+    WHERE_RLLIB_IS,
     ExportedPolicy,
     ExportError,
     Port,
@@ -47,8 +48,8 @@ from rllib.storage.local_path import local_path
 from rllib.storage.tensor_file import TensorFile
 
 Format = Literal["torch", "onnx", "torchscript"]
-# File of weights without a program.
-WEIGHTS_SUFFIX = ".safetensors"
+# Weights without a program.
+WEIGHTS_FORMAT, WEIGHTS_SUFFIX = "safetensors", ".safetensors"
 # Version of the operators in an ONNX graph.
 OPSET = 18
 BATCH_SIZES = (1, 2, 7, 64)
@@ -103,11 +104,11 @@ def export_policy(
 
     Args:
         algorithm: has the policy.
-        path: path of the file; it gets the suffix .pt2, .onnx or .pt if it has none.
+        path: path of the file; the format's suffix, .pt2, .onnx or .pt, is added unless it ends so.
         format: "torch": `torch.export.load(path).module()` gives a function of tensors. "onnx": any runtime of ONNX
             runs it; the extra onnx is needed to write it. "torchscript": `torch.jit.load(path)` gives a module with
             forward(obs) -> actions and a reset() that does nothing, as programs of robots that were trained by rsl_rl
-            call it. None: as the path ends, else "torch".
+            call it. None: as the path ends, else "torch": "policy.v2" becomes the torch program policy.v2.pt2.
         policy_id: id of the policy.
         verify: compare it with the policy on batches of 1, 2, 7 and 64 observations, drawn from the space and, where an
             environment can be made, taken from its episodes; with a memory over 20 steps.
@@ -129,6 +130,8 @@ def export_policy(
             f"export_policy takes an algorithm, but got a {type(algorithm).__name__}. Algorithm.from_checkpoint(PATH) "
             "makes one of a checkpoint; rllib export PATH exports a checkpoint from the shell."
         )
+    if format == WEIGHTS_FORMAT or local_path(path).suffix.lower() == WEIGHTS_SUFFIX:
+        raise ExportError(f"{os.fspath(path)} ends as files of weights alone: export_weights(policy, path) writes them")
     format = checked_format(path, format)
     form = FORMATS[format]
     path = _with_suffix(path, form.suffix)
@@ -151,21 +154,20 @@ def export_policy(
 
 
 def checked_format(path: str | os.PathLike, format: str | None) -> str:
-    """The format of an export to this path, by its suffix where none is given.
+    """The format of an export to this path, by its suffix where none is given; "safetensors" for weights alone.
 
     Raises:
         ExportError: (a ValueError) for an unknown format, or a path with the suffix of another one.
     """
-    if format is not None and format not in FORMATS:
+    suffixes = {**{name: form.suffix for name, form in FORMATS.items()}, WEIGHTS_FORMAT: WEIGHTS_SUFFIX}
+    if format is not None and format not in suffixes:
         raise ExportError(f"format must be one of {', '.join(FORMATS)}, but got {format!r}")
-    suffix = local_path(path).suffix.lower()
-    if suffix == WEIGHTS_SUFFIX:
-        raise ExportError(f"{os.fspath(path)} ends as files of weights alone: export_weights(policy, path) writes them")
-    by_suffix = next((name for name, form in FORMATS.items() if form.suffix == suffix), None)
+    path = local_path(path)
+    by_suffix = next((name for name, suffix in suffixes.items() if suffix == path.suffix.lower()), None)
     if format is not None and by_suffix not in (None, format):
         raise ExportError(
-            f"format={format!r} writes {FORMATS[format].suffix} files, but {os.fspath(path)} ends as those of "
-            f"{by_suffix!r}. Use {FORMATS[format].suffix}, or format={by_suffix!r}."
+            f"format={format!r} writes {suffixes[format]} files, but {path} ends as those of {by_suffix!r}. Use the "
+            f"name {path.with_suffix(suffixes[format]).name}, or the format {by_suffix!r}."
         )
     return format or by_suffix or "torch"
 
@@ -175,7 +177,7 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
 
     Args:
         policy: has them; `Policy.parameters` and, with "filter." before their names, its filter's state are written.
-        path: path of the file; it gets the suffix .safetensors if it has none.
+        path: path of the file; .safetensors is added unless it ends so.
 
     Returns:
         the path.
@@ -190,9 +192,9 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
             f"export_weights takes a policy, but got a {type(policy).__name__}. algorithm.get_policy() has it, and "
             "Algorithm.from_checkpoint(PATH) makes an algorithm of a checkpoint."
         )
-    path = _with_suffix(path, WEIGHTS_SUFFIX)
-    if any(form.suffix == path.suffix.lower() for form in FORMATS.values()):
+    if any(form.suffix == local_path(path).suffix.lower() for form in FORMATS.values()):
         raise ExportError(f"{path} ends as exports with a program, but this writes weights alone: use {WEIGHTS_SUFFIX}")
+    path = _with_suffix(path, WEIGHTS_SUFFIX)
     arrays = {**policy.parameters(), **policy.get_state()}
     del arrays[WEIGHTS]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +204,10 @@ def export_weights(policy: Policy, path: str | os.PathLike) -> Path:
 
 def _with_suffix(path: str | os.PathLike, suffix: str) -> Path:
     path = local_path(path)
-    return path if path.suffix else path.with_suffix(suffix)
+    if path.is_dir():
+        why = f"{os.strerror(errno.EISDIR)}. Name a file in it, such as {path / 'policy'}{suffix}"
+        raise IsADirectoryError(errno.EISDIR, why, str(path))
+    return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
 
 
 def _described(
@@ -347,8 +352,7 @@ def _naming_network() -> Iterator[None]:
         reason = str(cause).strip().split("\n")[0]
         raise ExportError(
             f"this policy's network cannot be exported in this format: {reason} In forward(), use x.shape[0] instead "
-            "of len(x), and torch.where instead of a branch by numbers of a tensor. rllib.load_policy(CHECKPOINT) acts "
-            "with it where rllib is installed."
+            f"of len(x), and torch.where instead of a branch by numbers of a tensor. {WHERE_RLLIB_IS}"
         ) from error
 
 

@@ -19,6 +19,8 @@ OBSERVATION, STATE_IN = "obs", "state_in"
 ACTION, DIST_INPUTS, VALUE, STATE_OUT = "action", "action_dist_inputs", "value", "state_out"
 # The only output, as programs of robots that were trained by rsl_rl call it.
 ACTIONS = "actions"
+# Advice where a policy cannot be exported.
+WHERE_RLLIB_IS = "Where rllib is installed, rllib.load_policy(CHECKPOINT) and `rllib serve CHECKPOINT` act with it."
 
 
 class ExportError(ValueError):
@@ -167,7 +169,8 @@ def _check(policy, action_space: spaces.Space, only_actions: bool) -> None:
     if only_actions and policy.state_size:
         raise ExportError(
             "this policy has a memory, whose state is an input and an output, and here actions are to be the only "
-            'output. Use export_policy(algorithm, path, "torch") or "onnx" (rllib export --format).'
+            "output. Write it with all outputs, as a torch program (format 'torch', with a name that ends in .pt2) or "
+            "as an ONNX graph ('onnx', .onnx)."
         )
     if not maps_tensors(action_space):
         problem = f"its actions are of the space {action_space}"
@@ -176,10 +179,7 @@ def _check(policy, action_space: spaces.Space, only_actions: bool) -> None:
     elif not _has_mode(policy.distribution):
         problem = f"its actions follow a {type(policy.distribution).__name__}"
     if problem:
-        raise ExportError(
-            f"this policy cannot be exported: {problem}. rllib.load_policy(CHECKPOINT) acts with it where rllib is "
-            "installed."
-        )
+        raise ExportError(f"this policy cannot be exported: {problem}. {WHERE_RLLIB_IS}")
 
 
 def _has_mode(distribution) -> bool:

@@ -68,6 +68,42 @@ def test_the_name_of_the_file_says_the_format(rllib_command, tmp_path, name, rea
     assert result.exit_code and "format='torch' writes .pt2 files" in result.output
 
 
+@pytest.mark.parametrize(("name", "kind", "better"), [
+    ("q.safetensors", "onnx", "q.onnx"), ("q.onnx", "safetensors", "q.safetensors"), ("q.pt", "torch", "q.pt2"),
+    ("q.v2.ONNX", "torchscript", "q.v2.pt"),
+])  # fmt: skip
+def test_a_name_of_another_format_is_refused(rllib_command, tmp_path, monkeypatch, name, kind, better):
+    write_nothing(monkeypatch)
+    refused = rllib_command("export", CARTPOLE, "-o", name, "--format", kind)
+    assert refused.exit_code == 2 and f"Use the name {better}, or the format" in refused.output, refused.output
+    assert "(" not in refused.output and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "kind", "written"), [
+    ("policy.v2", None, "policy.v2.pt2"), ("a.tflite", None, "a.tflite.pt2"),
+    ("b.torchscript", None, "b.torchscript.pt2"),
+    ("policy.v2", "safetensors", "policy.v2.safetensors"), ("policy.v2.PT2", None, "policy.v2.PT2"),
+])  # fmt: skip
+def test_every_file_ends_as_its_format(rllib_command, tmp_path, monkeypatch, name, kind, written):
+    write_nothing(monkeypatch)
+    more = ("--format", kind) if kind else ()
+    result = rllib_command("export", CARTPOLE, "-o", name, "--no-verify", *more)
+    assert result.exit_code == 0 and f"{written}  " in result.output, result.output
+    assert {path.name for path in tmp_path.iterdir()} - {f"{written}.json"} == {written}
+
+
+@pytest.mark.parametrize("words", [("-o", "q.pt"), ("-o", "q", "--format", "torchscript")], ids=str)
+def test_a_policy_with_a_memory_is_exported_under_the_name_that_is_advised(rllib_command, tmp_path, words):
+    config = PPOConfig().environment("CartPole-v1").training(model={"use_lstm": True, "lstm_cell_size": 4})
+    with config.build() as algo:
+        algo.save(tmp_path / "run" / "checkpoint_000001")
+    refused = rllib_command("export", "run", *words)
+    assert refused.exit_code == 2 and "has a memory" in refused.output and "(algorithm" not in refused.output
+    assert "a name that ends in .pt2" in refused.output
+    for advised in (("-o", "q.pt2"), ("-o", "q.pt2", "--format", "torch")):
+        assert rllib_command("export", "run", *advised).exit_code == 0
+
+
 def test_weights_by_name(rllib_command, tmp_path):
     result = rllib_command("export", CARTPOLE, "--format", "safetensors", "-o", "weights")
     assert result.exit_code == 0 and "weights.safetensors  " in result.output, result.output
@@ -80,15 +116,23 @@ def test_weights_by_name(rllib_command, tmp_path):
 
 @pytest.mark.parametrize("kind", ["torch", "safetensors"])
 @pytest.mark.parametrize(
-    ("output", "reason"), [("file/policy", "Not a directory"), ("directory.out", "Is a directory")]
+    ("output", "reason"),
+    [
+        ("file/policy", "File exists"),
+        ("directory.out", "Is a directory. Name a file in it, such as "),
+        ("directory", "Is a directory. Name a file in it, such as "),
+        ("directory/", "Is a directory. Name a file in it, such as "),
+    ],
 )
 def test_a_place_that_cannot_be_written_is_one_line(rllib_command, tmp_path, monkeypatch, kind, output, reason):
     write_nothing(monkeypatch)
     (tmp_path / "file").write_text("")
     (tmp_path / "directory.out").mkdir()
+    (tmp_path / "directory").mkdir()
     before = sorted(tmp_path.rglob("*"))
     result = rllib_command("export", CARTPOLE, "--format", kind, "-o", output)
-    assert result.exit_code == 2 and result.output.startswith(f"Error: {output} cannot be written: "), result.output
+    told = f"Error: {output.rstrip('/')} cannot be written: {reason}"
+    assert result.exit_code == 2 and result.output.startswith(told), result.output
     assert result.output.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
 

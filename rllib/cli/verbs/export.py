@@ -9,14 +9,20 @@ from rllib.cli.checkpoints import PLACE, acting_algorithm, latest, next_to, with
 from rllib.cli.failures import Mistake, reported, user_input, writing
 from rllib.cli.user_code import load_user_code_option
 from rllib.cli.values import LocalPath
-from rllib.serving.export import FORMATS, WEIGHTS_SUFFIX, ExportError, checked_format, export_policy, export_weights
+from rllib.serving.export import (
+    FORMATS,
+    WEIGHTS_FORMAT,
+    WEIGHTS_SUFFIX,
+    ExportError,
+    checked_format,
+    export_policy,
+    export_weights,
+)
 from rllib.serving.exported_policy import Port
 from rllib.serving.loaded_policy import load_policy, policy_ids
 from rllib.storage.local_path import local_path
 
 EXIT_CHECK_FAILED = 3
-# Format of the weights without a program.
-WEIGHTS = "safetensors"
 
 
 class DiffersError(click.ClickException):
@@ -30,10 +36,11 @@ class DiffersError(click.ClickException):
 @click.option(
     "--format",
     "format_",
-    type=click.Choice([*FORMATS, WEIGHTS]),
+    type=click.Choice([*FORMATS, WEIGHTS_FORMAT]),
     help="safetensors: the weights by name, without the program [default: by the ending of --output, else torch].",
 )
-@click.option("-o", "--output", type=LocalPath(), help="The file [default: next to the checkpoint].")
+@click.option("-o", "--output", type=LocalPath(), help="The file; the ending of the format is added "
+              "unless it has it [default: next to the checkpoint].")  # fmt: skip
 @click.option("--policy", help="Which one, where CHECKPOINT holds several.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the file with the policy.")
 @load_user_code_option("CHECKPOINT")
@@ -46,18 +53,15 @@ def command(checkpoint, format_, output, policy, no_verify, load_user_code, verb
     """
     with reported(verbose):
         checkpoint = local_path(latest(checkpoint))
-        if format_ is None and output and Path(output).suffix.lower() == WEIGHTS_SUFFIX:
-            format_ = WEIGHTS
-        elif format_ != WEIGHTS:
-            with user_input():
-                format_ = checked_format(output or "", format_)
-        suffix = WEIGHTS_SUFFIX if format_ == WEIGHTS else FORMATS[format_].suffix
-        output = output or _beside(checkpoint, policy, suffix)
-        if format_ == WEIGHTS:
+        with user_input():
+            format_ = checked_format(output or "", format_)
+        if format_ == WEIGHTS_FORMAT:
+            output = output or _beside(checkpoint, policy, WEIGHTS_SUFFIX)
             with user_input(), writing(output):
                 path = export_weights(load_policy(checkpoint, policy, load_user_code=load_user_code).policy, output)
             click.echo(_size_of(path))
             return
+        output = output or _beside(checkpoint, policy, FORMATS[format_].suffix)
         with user_input():
             algorithm = acting_algorithm(checkpoint, load_user_code, **without_simulator(checkpoint))
         with algorithm:

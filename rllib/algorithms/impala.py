@@ -313,6 +313,10 @@ class IMPALATrainee(Trainee):
         waiting = self.queue.get_state()
         return {**super().get_state(), **({QUEUE_FILE: waiting} if waiting else {})}
 
+    def refuse_state(self, files: Mapping[str, Mapping[str, np.ndarray]], settings: Mapping[str, Any]) -> None:
+        super().refuse_state(files, settings)
+        self.queue.refuse_state(files.get(QUEUE_FILE, {}))
+
     def set_state(self, files: Mapping[str, Mapping[str, np.ndarray]]) -> None:
         """Takes the files back, and drops fragments that the run has sampled since, or otherwise."""
         super().set_state(files)

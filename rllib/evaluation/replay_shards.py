@@ -20,7 +20,8 @@ from rllib import spans
 from rllib.config.conflicts import Unfit
 from rllib.evaluation import seeding
 from rllib.processes import ensure_runtime
-from rllib.replay.replay_buffer import Form, ReplayBuffer
+from rllib.replay.form import Form
+from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import TD_ERRORS, SampleBatch
 from runtime.util.fleet import FaultTolerance, Fleet, Member
 
@@ -255,7 +256,7 @@ class ReplayShards:
         """Restores what `get_state` returned; requests in flight are dropped.
 
         Raises:
-            Unfit: (a ValueError) as `refuse_state`.
+            Unfit, DamagedFileError: (ValueErrors) as `refuse_state`.
         """
         self.refuse_state(state)
         parts = self._by_shard(state)
@@ -268,6 +269,7 @@ class ReplayShards:
 
         Raises:
             Unfit: (a ValueError) see above.
+            DamagedFileError: (a ValueError) as `Form.refuse`.
         """
         parts = self._by_shard(state)
         saved, own = set(parts), set(self.fleet.members)
@@ -291,7 +293,7 @@ class ReplayShards:
         for name, array in state.items():
             index, is_of_shard, rest = name.partition(".")
             # -1: of a replay without shards.
-            number, rest = (int(index), rest) if is_of_shard and index.isdigit() else (-1, name)
+            number, rest = (int(index), rest) if is_of_shard and index.isdecimal() else (-1, name)
             parts.setdefault(number, {})[rest] = array
         return parts
 

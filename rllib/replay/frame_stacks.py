@@ -10,11 +10,20 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 # Frames more than there are rows, as a share of the rows: an episode of T rows takes T + 1 frames at least.
 SPARE = 1 / 8
+
+
+class Frames(NamedTuple):
+    """A ring of frames, described: number of frames that it has room for, shape and dtype of one."""
+
+    count: int
+    shape: tuple[int, ...]
+    dtype: str
 
 
 class FrameStacks:
@@ -58,6 +67,11 @@ class FrameStacks:
     def bytes_for(shape: tuple[int, ...], dtype: str, axis: int, num_rows: int, spare: float = SPARE) -> int:
         """Size of the ring."""
         return _frames_for(num_rows, shape[axis], spare) * math.prod(shape) // shape[axis] * np.dtype(dtype).itemsize
+
+    @property
+    def form(self) -> Frames:
+        """What a saved ring has to be, to be restored here."""
+        return Frames(len(self._frames), tuple(self._frames.shape[1:]), str(self._frames.dtype))
 
     @property
     def oldest(self) -> int:

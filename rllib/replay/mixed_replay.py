@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rllib import sample_batch as sb
+from rllib.errors import DamagedFileError
 from rllib.replay.priorities import check_draw, updates
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import SampleBatch
@@ -85,13 +86,22 @@ class MixedReplay:
 
     @property
     def owed(self) -> list[float]:
-        """Rows that each part has to give in addition to its share of the next batch; settable, for checkpoints."""
+        """Rows that each part has to give in addition to its share of the next batch; settable, for checkpoints.
+
+        Raises:
+            DamagedFileError: (a ValueError) where it is set, for more rows than can be owed.
+        """
         return self._owed.tolist()
 
     @owed.setter
     def owed(self, rows: Sequence[float]) -> None:
-        if len(rows) == len(self._owed):  # else it is of a run with other data
-            self._owed[:] = rows
+        if len(rows) != len(self._owed):  # it is of a run with other data
+            return
+        owed = np.array(rows, float)
+        # Less than a row of each part: what is above goes into the batch.
+        if not (np.abs(owed) <= len(owed)).all():
+            raise DamagedFileError(f"the parts of a replay owe at most {len(owed)} rows each, but owe {rows!r:.80}")
+        self._owed[:] = owed
 
     def _counts(self, batch_size: int) -> np.ndarray:
         """Rows of each part in a batch, int64 [parts]."""

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from rllib.config.sections import at_least
+from rllib.errors import DamagedFileError
 from rllib.replay.sum_tree import SumTree
 
 # p of rows without error where epsilon is 0: they are drawn where all others have none either.
@@ -14,7 +15,9 @@ LEAST = 1e-200
 # Largest p: the sum of all of them is finite.
 MOST = 1e290
 
-_NOT_NEGATIVE = at_least(0, finite=True)
+NOT_NEGATIVE = at_least(0, finite=True)
+# How far priorities and their bounds may differ, since powers are rounded.
+_ROUNDED = 1e-6
 
 
 class Priorities:
@@ -159,6 +162,34 @@ def refuse_made_by(values: np.ndarray, made_by: tuple[float, float], used: tuple
         _refuse_too_large(float(_errors(values.max(), made_alpha, made_epsilon, epsilon)), alpha)
 
 
+def refuse_damaged(values: np.ndarray, largest: float, made_by: tuple[float, float]) -> None:
+    """Refuses saved priorities that no `Priorities` has.
+
+    Args:
+        values, largest: p of rows, and the largest so far.
+        made_by: (alpha, epsilon) of the priorities that were saved.
+
+    Raises:
+        DamagedFileError: (a ValueError) if one is NaN, negative or too large, none is above 0, or alpha or epsilon is
+            out of its bounds.
+    """
+    most = MOST * (1 + _ROUNDED)
+    wrong = values[~((values >= 0) & (values <= most))]
+    if len(wrong):
+        raise DamagedFileError(f"priorities of a replay must be from 0 to {MOST}, but there are {wrong[:3].tolist()}")
+    greatest = float(values.max(initial=0.0))
+    if len(values) and not greatest:
+        raise DamagedFileError(f"of a replay of {len(values)} rows the priorities are all 0, so that none can be drawn")
+    if not max(greatest * (1 - _ROUNDED), LEAST) <= largest <= most:
+        raise DamagedFileError(
+            f"the largest_priority of a replay must be from {max(greatest, LEAST)}, that of a row, to {MOST}, but is "
+            f"{largest!r}"
+        )
+    for name, value in zip(("alpha", "epsilon"), made_by):
+        if value not in NOT_NEGATIVE:
+            raise DamagedFileError(f"{name} of a replay's priorities must be a number {NOT_NEGATIVE}, but is {value!r}")
+
+
 def _errors(values: np.ndarray, alpha: float, epsilon: float, other: float) -> np.ndarray:
     """|TD error| + another epsilon, of priorities that were made by alpha and epsilon."""
     with np.errstate(over="ignore"):
@@ -201,5 +232,5 @@ def check_count(name: str, value: int) -> None:
 
 def _check(name: str, value: float) -> None:
     """Raises ValueError for anything but a finite number >= 0."""
-    if not isinstance(value, Real) or value not in _NOT_NEGATIVE:
-        raise ValueError(f"{name} must be a number {_NOT_NEGATIVE}, but got {value!r}")
+    if not isinstance(value, Real) or value not in NOT_NEGATIVE:
+        raise ValueError(f"{name} must be a number {NOT_NEGATIVE}, but got {value!r}")

@@ -7,21 +7,18 @@ overwritten row is not taken for one of the row that replaced it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rllib import sample_batch as sb
-from rllib.config.conflicts import Unfit
 from rllib.replay.disk import MEMORY, check_disk, directory_of, zeros_in
+from rllib.replay.form import STACKS, Form, made_by
 from rllib.replay.frame_stacks import SPARE, FrameStacks
 from rllib.replay.gpu import GPU, GpuArray, check_gpu
 from rllib.replay.memory import check_memory
-from rllib.replay.priorities import Priorities, check_count, check_draw, refuse_made_by, updates
+from rllib.replay.priorities import Priorities, check_count, check_draw, updates
 from rllib.replay.sum_tree import SumTree
 from rllib.sample_batch import Column, SampleBatch
-
-STACKS = (sb.OBS, sb.NEXT_OBS)
 
 
 class ReplayBuffer:
@@ -343,7 +340,7 @@ class ReplayBuffer:
         """Restores a state of `get_state`.
 
         Raises:
-            Unfit: (a ValueError) as `refuse_state`.
+            Unfit, DamagedFileError: (ValueErrors) as `refuse_state`.
         """
         self.refuse_state(state)
         self._added = int(state["added"])
@@ -373,7 +370,7 @@ class ReplayBuffer:
         if self._priorities is None:
             return
         filled = min(self._added, self.capacity)
-        if len(state.get("priorities", ())) == filled:
+        if self._are_of_these_rows(state):
             self._load_priorities(state)
             return
         values = np.ones(filled)
@@ -381,15 +378,19 @@ class ReplayBuffer:
         self._priorities.load(values, 1.0)
 
     def _load_priorities(self, state: Mapping[str, np.ndarray]) -> None:
-        made_by = _made_by(state, self._priorities.alpha, self._priorities.epsilon)
-        self._priorities.load(state["priorities"], float(state["largest_priority"]), *made_by)
+        by = made_by(state, self._priorities.alpha, self._priorities.epsilon)
+        self._priorities.load(state["priorities"], float(state["largest_priority"]), *by)
+
+    def _are_of_these_rows(self, state: Mapping[str, np.ndarray]) -> bool:
+        """Whether a state of `get_priorities` has the number of rows that are here."""
+        return np.shape(state.get("priorities"))[:1] == (min(self._added, self.capacity),)
 
     @property
-    def form(self) -> "Form":
+    def form(self) -> Form:
         """What a state has to be of, to be restored here."""
         columns = {(name, column.shape[1:], str(column.dtype)) for name, column in self._columns.items()}
         priorities = None if self._priorities is None else (self._priorities.alpha, self._priorities.epsilon)
-        return Form(frozenset(columns), self.capacity, priorities)
+        return Form(frozenset(columns), self.capacity, priorities, self._stacks and self._stacks.form)
 
     def refuse_state(self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None) -> None:
         """Refuses a state that `set_state` cannot restore; see `Form.refuse`."""
@@ -397,96 +398,8 @@ class ReplayBuffer:
 
     def refuse_priorities(self, state: Mapping[str, np.ndarray]) -> None:
         """Refuses a state that `set_priorities` cannot restore; see `Form.refuse_priorities`."""
-        if len(state.get("priorities", ())) == min(self._added, self.capacity):
-            self.form.refuse_priorities(state)
-
-
-@dataclass(frozen=True)
-class Form:
-    """What two replays have to share, so that one can continue with the other's rows.
-
-    Attributes:
-        columns: (name, shape of one row, dtype) of each stored column.
-        capacity: rows.
-        priorities: (alpha, epsilon) of the priorities by which rows are drawn; None: there are none.
-    """
-
-    columns: frozenset[tuple[str, tuple[int, ...], str]]
-    capacity: int
-    priorities: tuple[float, float] | None
-
-    def refuse(
-        self, state: Mapping[str, np.ndarray], setting_of: Callable[[int], int] | None = None, shards: int = 1
-    ) -> None:
-        """Refuses a state of a replay that has another form.
-
-        Args:
-            state: of `ReplayBuffer.get_state`.
-            setting_of: function of a number of rows, the capacity of replay_buffer_config that has room for them; None:
-                it is not known here.
-            shards: number of such buffers that the capacity of replay_buffer_config is shared out to.
-
-        Raises:
-            Unfit: (a ValueError) if it belongs to a buffer with other columns or another capacity, lacks the priorities
-                that this one has, or as `refuse_priorities`.
-        """
-        if "capacity" not in state:
-            raise Unfit(
-                "the saved replay was that of an algorithm with a replay in shards, such as ApexDQN.",
-                "Load it into that algorithm, or begin with an empty replay.",
-            )
-        saved = {
-            (name.removeprefix("columns."), column.shape[1:], str(column.dtype))
-            for name, column in state.items()
-            if name.startswith("columns.")
-        }
-        if saved != self.columns:
-            raise Unfit(
-                f"the saved replay has rows of other columns (name, shape, dtype): {sorted(saved - self.columns)}, "
-                f"where this one has {sorted(self.columns - saved)}.",
-                "Such rows are of another environment, algorithm or setting of the replay. Use those that they were "
-                "saved with, or begin with an empty replay.",
-            )
-        if self.priorities is not None and "priorities" not in state:
-            raise Unfit(
-                "the saved replay has no priorities: it was sampled uniformly, this one is not.",
-                'Use .training(replay_buffer_config={"type": "ReplayBuffer"}), or begin with an empty replay.',
-                {"replay_buffer_config": {"type": "ReplayBuffer"}},
-            )
-        if (capacity := int(state["capacity"])) != self.capacity:
-            capacity, own = capacity * shards, self.capacity * shards
-            asked = {"capacity": setting_of(capacity)} if setting_of else None
-            raise Unfit(
-                f"the saved replay has a capacity of {capacity} rows, but this one of {own}.",
-                f"Use .training(replay_buffer_config={asked or '...'}), as it was saved with, or begin with an empty "
-                "replay.",
-                *([{"replay_buffer_config": asked}] if asked else ()),
-            )
-        self.refuse_priorities(state)
-
-    def refuse_priorities(self, state: Mapping[str, np.ndarray]) -> None:
-        """Refuses priorities (`ReplayBuffer.get_priorities`) that are too large by the exponent of this replay.
-
-        Raises:
-            Unfit: (a ValueError) see above.
-        """
-        if self.priorities is None:
-            return
-        alpha, epsilon = made_by = _made_by(state, *self.priorities)
-        try:
-            refuse_made_by(np.append(state["priorities"], state["largest_priority"]), made_by, self.priorities)
-        except ValueError as error:
-            keys = {"prioritized_replay_alpha": alpha, "prioritized_replay_eps": epsilon}
-            raise Unfit(
-                f"the saved replay does not fit the exponent of this one: {error}",
-                f"It was saved with .training(replay_buffer_config={keys}).",
-                {"replay_buffer_config": keys},
-            ) from error
-
-
-def _made_by(state: Mapping[str, np.ndarray], alpha: float, epsilon: float) -> tuple[float, float]:
-    """(alpha, epsilon) of saved priorities; these where an earlier state does not have them."""
-    return float(state.get("alpha", alpha)), float(state.get("epsilon", epsilon))
+        if self._are_of_these_rows(state):
+            self.form.refuse_priorities(state, self._added, self._oldest)
 
 
 def _stored(columns: Sequence[Column], frame_axis: int | None) -> list[Column]:

@@ -275,9 +275,9 @@ def naming_damage(path: str | os.PathLike) -> Iterator[None]:
     """Context manager: turns errors from content of a wrong form into a CheckpointError with the path."""
     try:
         yield
-    except ValueError:  # has a message already
-        raise
     except (*WRONG_FORM, MemoryError) as error:
+        if isinstance(error, ValueError) and not isinstance(error, DamagedFileError):  # it has a message already
+            raise
         raise CheckpointError(_damaged(Path(path), "its content", _described(error))) from error
 
 

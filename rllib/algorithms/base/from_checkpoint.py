@@ -16,6 +16,7 @@ from rllib.compat.methods.ray_rllib.settings import OVERRIDES
 from rllib.config.conflicts import Unfit
 from rllib.env.factories.registry import named_environment, register_typed_function
 from rllib.env.factories.wrapped import named_class
+from rllib.errors import DamagedFileError
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.moved import present_name
 from rllib.policies import PolicySpec, own_settings_of
@@ -127,6 +128,11 @@ def rows_of_steps(replay: dict[str, np.ndarray], gamma: float, n_step: int, capa
             "replay.safetensors, and that name from manifest.json, to continue with an empty replay."
         )
     oldest, added = replay["steps"].tolist()
+    if not 0 <= oldest <= added <= oldest + len(replay["columns.obs"]):
+        raise DamagedFileError(
+            f"steps of a replay are at most the {len(replay['columns.obs'])} that its columns have, but are said to be "
+            f"{oldest} to {added}"
+        )
     order = np.arange(oldest, added) % len(replay["columns.obs"])
     steps = {name.removeprefix("columns."): part[order] for name, part in replay.items() if part.ndim > 1}
     valid, ends = steps[sb.LOSS_MASK], (steps[sb.TERMINATEDS], steps[sb.TRUNCATEDS])

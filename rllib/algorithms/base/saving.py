@@ -200,7 +200,8 @@ class Saving:
                 f"the checkpoint {checkpoint_path} is of {name}, but this algorithm is {type(self).__name__}; use "
                 f"Algorithm.from_checkpoint, or build a {name}Config"
             )
-        self.set_state(state)
+        with naming_damage(checkpoint_path):
+            self.set_state(state)
         self._newest_checkpoint = Path(checkpoint_path)
 
     load_checkpoint = restore  # the name of trainables of Tune

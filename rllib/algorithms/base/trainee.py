@@ -19,6 +19,7 @@ from rllib.algorithms.base import wiring
 from rllib.algorithms.base.config import AlgorithmConfig
 from rllib.algorithms.base.from_checkpoint import unfit_by
 from rllib.config.conflicts import Mistake
+from rllib.errors import DamagedFileError
 from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import hears
 from rllib.evaluation.hooks.arguments import code_of
@@ -331,11 +332,14 @@ class Trainee:
 
         Raises:
             Unfit: (a ValueError) if the files belong to other settings.
+            DamagedFileError: (a ValueError) if a file has arrays that no part writes.
         """
         for name, part in self.saved.items():
             if name in files and isinstance(part, Refusing):
                 try:
                     part.refuse_state(files[name])
+                except DamagedFileError:  # of no settings
+                    raise
                 except ValueError as error:
                     first = _SETTING_OF.get(name, "exploration_config")
                     if unfit := unfit_by(

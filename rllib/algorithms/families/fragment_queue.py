@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rllib.errors import DamagedFileError
 from rllib.replay.fragment_replay import FragmentReplay
 from rllib.sample_batch import SampleBatch
 
@@ -78,6 +79,21 @@ class FragmentQueue:
             rows = SampleBatch(columns, policy_version=version, num_steps=None if in_lockstep < 0 else in_lockstep)
             self._fragments.append(PolicyFragment(rows, env_steps, steps))
             self.num_steps += steps
+
+    @staticmethod
+    def refuse_state(state: Mapping[str, np.ndarray]) -> None:
+        """Refuses a state that `set_state` cannot restore, or with which a train batch would never be full.
+
+        Raises:
+            DamagedFileError: (a ValueError) see above.
+        """
+        for name in (name for name in state if "." not in name):
+            numbers = state[name]
+            if numbers.shape != (4,) or numbers.dtype.kind != "i" or numbers.min() < -1 or numbers[2:].min() < 0:
+                raise DamagedFileError(
+                    f"{name} of waiting fragments must be the numbers of a version, of steps in lockstep (-1: none), "
+                    f"and two numbers of steps, but is {numbers.tolist()!r:.80}"
+                )
 
     def clear(self) -> None:
         """Forgets all fragments, those for replay as well."""

@@ -9,6 +9,7 @@ Everything is counted in environment steps, whatever the number of environments:
 the updates of the target network.
 """
 
+import contextlib
 import functools
 import logging
 import math
@@ -590,8 +591,13 @@ class OffPolicyTrainee(Trainee):
         super().refuse_state(files, settings)
         refuse_priorities(files, self.recorded_parts())
         stores, own = self.algorithm.config.store_buffer_in_checkpoints, self.own_rows()
-        if stores and REPLAY_FILE in files and own is not None:
+        if REPLAY_FILE not in files or own is None:
+            return
+        if stores:
             self.row_files.read_checkpoint(files[REPLAY_FILE], own)
+        else:
+            with contextlib.suppress(Unfit):  # rows of other settings are left out, and only damaged ones refused
+                self.row_files.read(files[REPLAY_FILE], own)
 
 
 class OffPolicy(Algorithm):

@@ -16,10 +16,12 @@ import numpy as np
 from rllib import sample_batch as sb
 from rllib.algorithms.base.from_checkpoint import REPLAY_FILE, rows_of_steps
 from rllib.config.conflicts import Unfit
+from rllib.errors import DamagedFileError
 from rllib.models.distributions.base import ActionUnit
 from rllib.replay.replay_buffer import ReplayBuffer
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import CheckpointError, naming_damage, read_checkpoint, write_checkpoint
+from rllib.storage.foreign_files import json_object
 
 # Of rows that are read from data.
 PRIORITIES_FILE = "recorded_priorities.safetensors"
@@ -61,6 +63,7 @@ class RowFiles(NamedTuple):
 
         Raises:
             Unfit: (a ValueError) if they are of another environment, or of a replay with other settings.
+            DamagedFileError: (a ValueError) if no replay writes such rows.
         """
         by = {name: saved[name] for name in saved if name in ("n_step", _MADE_BY) or name.startswith("gamma.")}
         rows = {name: column for name, column in saved.items() if name not in by}
@@ -71,8 +74,11 @@ class RowFiles(NamedTuple):
                 rows |= {name: _by_discount(rows[name], setting, before, gamma, int(by["n_step"])) for name in named}
         buffer.refuse_state(rows, self.config.capacity_for)
         if _MADE_BY in by:  # earlier files do not say it
-            made = json.loads(by[_MADE_BY].tobytes())
-            unit = ActionUnit(made.pop("unit", self.unit))
+            made = json_object(by[_MADE_BY].tobytes())
+            try:
+                unit = ActionUnit(made.pop("unit", self.unit))
+            except ValueError as error:
+                raise DamagedFileError(f"{_MADE_BY} of a replay: {error}") from None
             self._refuse_other_rows(made)
             if unit != self.unit:
                 named = [name for name in rows if name.endswith(f"columns.{sb.ACTIONS}")]

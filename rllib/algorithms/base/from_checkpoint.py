@@ -18,6 +18,7 @@ from rllib.env.factories.registry import named_environment, register_typed_funct
 from rllib.env.factories.wrapped import named_class
 from rllib.errors import DamagedFileError
 from rllib.evaluation.postprocess.transitions import n_step_returns
+from rllib.evaluation.random_states import refuse_damaged_streams
 from rllib.moved import present_name
 from rllib.policies import PolicySpec, own_settings_of
 from rllib.replay.disk import DISK, MEMORY
@@ -70,7 +71,17 @@ def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[st
         )
     with naming_damage(path):
         _modernise(state)
+        of_learners = [name.split("/") for name in state if name.endswith("/learner.safetensors")]
+        learned = [policy_id for _, policy_id, _ in of_learners]
+        refuse_damaged_streams(state["rng.json"], _policy_ids(state), learned)
     return state
+
+
+def _policy_ids(state: State) -> set[str]:
+    """Ids of the policies of a saved run, of hand-written ones too."""
+    given, added = state["config.json"].get("policies"), state["algorithm.json"]["agents"].get("policies", {})
+    folders = {name.split("/")[1] for name in state if name.startswith("policies/")}
+    return {*folders, *(given if isinstance(given, Collection) else ()), *added}
 
 
 def _modernise(state: dict[str, dict[str, Any]]) -> None:

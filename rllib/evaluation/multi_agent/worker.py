@@ -308,7 +308,7 @@ class MultiAgentWorker(SamplingWorker[MultiAgentBatch]):
         # Older checkpoints have no entry `slots`, the number of slots in one environment.
         found, left = [], slots
         while left:
-            count = max(left[0].get("slots", self._num_slots.get(policy_id, 1)), 1)
+            count = left[0].get("slots", self._num_slots.get(policy_id, 1))
             found.append(left[:count])
             left = left[count:]
         return found

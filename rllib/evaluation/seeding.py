@@ -1,7 +1,8 @@
 """Random streams of a run, spawned from its one seed.
 
 Streams are keyed by their purpose, never made by adding numbers to the seed. So no two environments share a stream, and
-four environments are played alike in one worker and in four.
+four environments are played alike in one rollout worker and in four. Environments of an evaluation are counted by
+evaluation worker: which episodes it plays depends on its numbers of workers and environments.
 """
 
 import contextlib

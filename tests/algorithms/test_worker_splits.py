@@ -168,3 +168,20 @@ def test_weights_are_equal_bits_after_every_update_however_environments_are_shar
         assert steps == timesteps, split
         for update, (own, other) in enumerate(zip(weights, expected, strict=True)):
             np.testing.assert_array_equal(own, other, err_msg=f"{split}, update {update}")
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_evaluations_play_the_same_episodes_with_the_same_numbers_of_their_own(num_workers):
+    """Of workers and of environments, however the environments of training are shared out."""
+    played = {}
+    for split in SPLITS:
+        config = PPOConfig().environment("CartPole-v1").training(**PPO).debugging(seed=3)
+        config.rollouts(num_rollout_workers=split[0], num_envs_per_worker=split[1])
+        own = {"num_envs_per_worker": 3, "explore": True}
+        config.evaluation(
+            evaluation_interval=1, evaluation_duration=6, evaluation_num_workers=num_workers, evaluation_config=own
+        )
+        with config.build() as algo:
+            played[split] = [algo.train()["evaluation"]["hist_stats"]["episode_reward"] for _ in range(2)]
+    assert played[0, 4][0] != played[0, 4][1]
+    assert all(each == played[0, 4] for each in played.values()), played

@@ -19,7 +19,7 @@ from rllib.storage.signatures import join_run, run_key
 from rllib.tune.experiment.directory import described, for_header
 from rllib.tune.experiment.files import adopt
 from rllib.tune.experiment.journal_values import ValueReader, written
-from rllib.tune.experiment.spec import make_spec
+from rllib.tune.experiment.spec import SAVED, make_spec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.build import prepare
 from rllib.tune.running.runner import TrialRunner
@@ -527,3 +527,30 @@ def test_a_scheduler_of_an_experiment_draws_no_place(tmp_path):
                 tune.Tuner.restore(directory, "DQN", param_space=given)
         tune.Tuner.restore(directory, "DQN", tune_config=tune.TuneConfig(scheduler=scheduler))
         tune.Tuner.restore(directory, "DQN", param_space={**own, "output": tune.choice([None, place])})
+
+
+# ---------------------------------------------------------------------- settings of the experiment
+
+
+def with_setting(records: list[dict], name: str, value) -> list[dict]:
+    """Records whose header has this setting."""
+    header = {**records[0], "settings": {**records[0]["settings"], name: for_header(value)}}
+    return [json.loads(json.dumps(each, default=repr)) for each in (header, *records[1:])]
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("load_user_code", True), ("config", {"rate": 2.0}), ("trainable", "PPO"), ("run", "PPO"), ("resume", "AUTO"),
+     ("storage_path", "elsewhere"), ("local_dir", "elsewhere"), ("upload_dir", "s3://elsewhere"), ("name", "other"),
+     ("of_no_version", 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("again", [{}, {"param_space": {"rate": 1.0}}])
+def test_a_header_has_saved_settings_alone(tmp_path, name, value, again):
+    """Others come from the program: consent above all."""
+    assert name not in SAVED
+    directory, records = interrupted(tmp_path)
+    owned = for_header({"rate": Owned(tmp_path / "owned")})
+    write(directory, with_setting([records[0], *changed(records[1:], "trial", **owned)], name, value))
+    with pytest.raises(DamagedFileError, match=rf"experiment_state-.*its settings have {name}, which no experiment"):
+        tune.Tuner.restore(directory, Climber, **again).fit()
+    assert not (tmp_path / "owned").exists()

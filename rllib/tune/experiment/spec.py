@@ -415,9 +415,13 @@ _NOT_SAVED = {
 }  # fmt: skip
 
 
+# Settings that an experiment has in its header, and takes from it.
+SAVED = frozenset(each.name for each in settings_in(ExperimentSpec)) - _NOT_SAVED
+
+
 def saved_settings(spec: ExperimentSpec) -> dict[str, Any]:
     """Settings that were given, with which an experiment is restored."""
-    return {name: value for name, value in given_in(spec).items() if name not in _NOT_SAVED}
+    return {name: value for name, value in given_in(spec).items() if name in SAVED}
 
 
 def takes_settings(

@@ -18,6 +18,7 @@ from rllib.tune.experiment.directory import JOURNALS, described, journal_file, p
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.spec import (
     PARTS_OF_CONFIGS,
+    SAVED,
     WATCHING,
     Experiment,
     ExperimentSpec,
@@ -276,6 +277,8 @@ def _settings_of(
     """Settings that an experiment has saved and that are not given again; warns of settings that it could not save."""
     if "settings" not in header:  # of an earlier version
         return {"metric": header["metric"], "mode": header["mode"]}
+    if others := sorted(header["settings"].keys() - SAVED):
+        raise DamagedFileError(f"its settings have {', '.join(others):.200}, which no experiment saves")
     lost = [name for name, value in header["settings"].items() if value is None]
     if lost:
         logger.warning(

@@ -554,3 +554,27 @@ def test_a_header_has_saved_settings_alone(tmp_path, name, value, again):
     with pytest.raises(DamagedFileError, match=rf"experiment_state-.*its settings have {name}, which no experiment"):
         tune.Tuner.restore(directory, Climber, **again).fit()
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("place", ["{}/victim", "../../../victim", "below/victim", ".."])
+@pytest.mark.parametrize("form", [str, lambda name: ("out", name), lambda name: [name, "err"]])
+def test_output_of_trials_is_written_into_their_directories(tmp_path, place, form):
+    directory, records = interrupted(tmp_path)
+    write(directory, with_setting(records, "log_to_file", form(place.format(tmp_path))))
+    (tmp_path / "victim").touch()
+    with pytest.raises(ValueError, match=r"log_to_file must be .* without a directory, .* but got .*\.\.|victim"):
+        tune.Tuner.restore(directory, Climber).fit()
+    assert (tmp_path / "victim").read_bytes() == b""
+
+
+def test_output_of_trials_follows_no_link(tmp_path):
+    def with_a_link(trial):
+        (tmp_path / "e" / "linked").mkdir()
+        (tmp_path / "e" / "linked" / "stdout").symlink_to(tmp_path / "victim")
+        return "linked"
+
+    (trial,) = tune.run(Climber, config={"rate": 1.0}, name="e", storage_path=tmp_path, verbose=0, log_to_file=True,
+                        trial_dirname_creator=with_a_link, raise_on_failed_trial=False,
+                        stop={"training_iteration": 1}).trials  # fmt: skip
+    assert trial.status == "ERROR" and "stdout" in trial.error
+    assert not (tmp_path / "victim").exists()

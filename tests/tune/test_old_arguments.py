@@ -204,7 +204,10 @@ def test_log_to_file_takes_one_name_or_two(run, given, files):
     assert files <= {path.name for path in Path(trial.logdir).iterdir()}
 
 
-@pytest.mark.parametrize("given", [3, ("a", "b", "c"), ["a"]])
+@pytest.mark.parametrize(
+    "given",
+    [3, ("a", "b", "c"), ["a"], {"config": "a"}, "/a", "../a", "a/b", "..", ".", ("a", "/b"), ["../a", "b"], ("a", "")],
+)
 def test_log_to_file_refuses_the_rest(run, given):
     with pytest.raises(ValueError, match="log_to_file must be True, False, a file's name, or two"):
         run(reports, config={"a": 1}, log_to_file=given)

@@ -202,7 +202,8 @@ class RunConfig(_Settings):
         callbacks: Callback objects.
         verbose: 0 silent, 1 status, 2 and a line for each trial that ends.
         progress_reporter: shows the progress; by default a live table on terminals, else lines.
-        log_to_file: True: trials print to the files stdout and stderr in their directories; or one name, or two.
+        log_to_file: True: trials print to the files stdout and stderr in their directories; or one name of such a file,
+            or two.
         sync_config: Ray's, accepted without effect.
     """
 

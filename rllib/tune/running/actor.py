@@ -166,7 +166,8 @@ def _redirect(log_to_file, directory: str) -> None:
     names = (names, names) if isinstance(names, str) else names
     sys.stdout.flush()
     sys.stderr.flush()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     for number, name in zip((1, 2), names):
-        descriptor = os.open(Path(directory) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(Path(directory) / name, flags, 0o644)
         os.dup2(descriptor, number)
         os.close(descriptor)

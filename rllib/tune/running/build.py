@@ -291,14 +291,23 @@ def check_spec(spec: ExperimentSpec, resolved: Resolved) -> None:
     if issubclass(resolved.cls, AlgorithmTrainable):
         _check_algorithm(spec, resolved.cls, merged_config(resolved, spec.config))
     resolved.cls.check_export(spec.export_formats or ())
-    logs = spec.log_to_file
-    is_pair = isinstance(logs, (tuple, list)) and len(logs) == 2 and all(isinstance(name, str) for name in logs)
-    if not (isinstance(logs, (bool, str, type(None))) or is_pair):
-        raise ValueError(f"log_to_file must be True, False, a file's name, or two for stdout and stderr, got {logs!r}")
+    _check_log_files(spec.log_to_file)
     if resolved.is_function and (spec.checkpoints.checkpoint_frequency or spec.checkpoints.checkpoint_at_end):
         raise ValueError(
             f"{resolved.name} is a function, which saves its own checkpoints: tune.report({{...}}, checkpoint=...). "
             "checkpoint_freq and checkpoint_at_end are for classes and algorithms"
+        )
+
+
+def _check_log_files(given: Any) -> None:
+    """Raises ValueError unless log_to_file names files of a trial's directory: an experiment's header may have it."""
+    names = given if isinstance(given, tuple | list) and len(given) == 2 else [given]
+    is_switch = isinstance(given, bool | None) or given == ""
+    are_names = all(isinstance(each, str) and each == Path(each).name and each not in ("", "..") for each in names)
+    if not (is_switch or are_names):
+        raise ValueError(
+            "log_to_file must be True, False, a file's name, or two for stdout and stderr, without a directory, since "
+            f"the files are in each trial's directory, but got {given!r:.200}"
         )
 
 

@@ -578,3 +578,86 @@ def test_output_of_trials_follows_no_link(tmp_path):
                         stop={"training_iteration": 1}).trials  # fmt: skip
     assert trial.status == "ERROR" and "stdout" in trial.error
     assert not (tmp_path / "victim").exists()
+
+
+def population(mutations: dict) -> PopulationBasedTraining:
+    return PopulationBasedTraining("training_iteration", "height", "max", hyperparam_mutations=mutations)
+
+
+# ---------------------------------------------------------------------- what is looked at is what is built
+
+
+@pytest.fixture
+def restore(monkeypatch):
+    """A function that restores an experiment of DQN and makes its trials, which do not run."""
+
+    def restore(directory: Path, **more):
+        monkeypatch.setattr(TrialRunner, "run", lambda runner: runner.directory.close())
+        return tune.Tuner.restore(directory, "DQN", **more).fit()
+
+    return restore
+
+
+PLACE = "/elsewhere"
+FORGED = {
+    "choice": (tune.choice(["a"]), {"values": {"$dict": [[0, PLACE]]}}),
+    "choice of a set": (tune.choice(["a"]), {"values": {"rllib.tune": "Counter", "attributes": {"$dict": [["a", 1]]}}}),
+    "choice of nothing": (tune.choice(["a"]), {"values": []}),
+    "uniform": (tune.uniform(0, 1), {"_bounds": [0, PLACE]}),
+    "quniform": (tune.quniform(0, 1, 0.5), {"q": PLACE}),
+    "loguniform": (tune.loguniform(1, 2), {"_bounds": [-1, 2]}),
+    "randint": (tune.randint(0, 3), {"_bounds": [PLACE, PLACE]}),
+    "qrandint": (tune.qrandint(1, 3), {"q": PLACE}),
+    "lograndint": (tune.lograndint(1, 3), {"_ends": [PLACE, PLACE], "_bounds": None}),
+    "randn": (tune.randn(), {"mean": PLACE}),
+    "qrandn": (tune.qrandn(0, 1, 1), {"q": PLACE}),
+}
+
+
+@pytest.mark.parametrize("kind", FORGED)
+@pytest.mark.parametrize("where", ["space", "mutations"])
+def test_domains_of_a_journal_are_such_as_a_program_can_make(tmp_path, restore, kind, where):
+    directory, records = interrupted(tmp_path)
+    domain, attributes = FORGED[kind]
+    space = {"env": "CartPole-v1", **({"output": domain} if where == "space" else {})}
+    of_dqn(directory, records, space, {"env": "CartPole-v1"})
+    header, *records = [json.loads(line) for line in journal(directory).read_text().splitlines()]
+    if where == "mutations":
+        header, *records = with_setting([header, *records], "scheduler", population({"output": domain}))
+        saved = header["settings"]["scheduler"]["exact"]["attributes"]["_mutations"]["output"]
+    else:
+        saved = header["space"]["exact"]["output"]
+    assert attributes.keys() <= saved["attributes"].keys()
+    saved["attributes"] |= attributes
+    write(directory, [header, *records])
+    with pytest.raises(DamagedFileError, match=rf"{journal(directory)} is damaged: its first record"):
+        restore(directory)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("_mutations", {"output": {"$set": [PLACE]}}), ("_mutations", {"output": PLACE}), ("_mutations", [PLACE]),
+     ("_factors", [PLACE]), ("_factors", [])],
+)  # fmt: skip
+def test_populations_of_a_journal_are_such_as_a_program_can_make(tmp_path, name, value):
+    directory, records = interrupted(tmp_path)
+    header, *records = with_setting(records, "scheduler", population({"rate": [1.0]}))
+    assert name in header["settings"]["scheduler"]["exact"]["attributes"]
+    header["settings"]["scheduler"]["exact"]["attributes"][name] = value
+    write(directory, [header, *records])
+    with pytest.raises(DamagedFileError, match=rf"{journal(directory)} is damaged: its first record: .*scheduler: "):
+        tune.Tuner.restore(directory, Climber)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [tune.choice([1, (2, 3)]), tune.uniform(0, 1), tune.quniform(0.05, 1, 0.1), tune.loguniform(1e-5, 1),
+     tune.qloguniform(1, 9, 0.5), tune.randint(0, 9), tune.qrandint(0, 9, 2), tune.lograndint(1, 9),
+     tune.qlograndint(1, 9, 2), tune.randn(1, 2), tune.qrandn(0, 1, 0.5), tune.uniform(0, 1).quantized(0.25),
+     tune.randint(0, 9).quantized(3)],
+    ids=repr,
+)  # fmt: skip
+def test_a_domain_is_the_same_after_it_was_written(domain):
+    read = ValueReader()(json.loads(json.dumps(written(domain), default=repr)))
+    assert vars(read) == vars(domain) and repr(read) == repr(domain)
+    assert read.sample(size=9, random_state=1) == domain.sample(size=9, random_state=1)

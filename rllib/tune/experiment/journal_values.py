@@ -228,7 +228,8 @@ def _from_data(value):
         if outside := _outside(_CLASSES[name], state):
             raise ValueError(f"{name} with {', '.join(outside)}")
         made = object.__new__(_CLASSES[name])
-        vars(made).update(state)
+        # With __setstate__ a class makes an object whole again, or refuses a state that its constructor cannot make.
+        getattr(made, "__setstate__", vars(made).update)(state)
         return made
     return type(value)(map(_from_data, value)) if type(value) in (list, tuple) else value
 

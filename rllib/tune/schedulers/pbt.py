@@ -109,8 +109,7 @@ class PopulationBasedTraining(TrialScheduler):
         check_number("resample_probability", resample_probability, "in [0, 1]", least=0, most=1)
         check_number("perturbation_interval", perturbation_interval, "> 0", above=0)
         check_number("burn_in_period", burn_in_period, "")
-        are_factors = isinstance(perturbation_factors, list | tuple) and all(map(is_number, perturbation_factors))
-        check("perturbation_factors", perturbation_factors, are_factors and perturbation_factors, "a list of numbers")
+        _check_factors(perturbation_factors)
         self._interval, self._burn_in, self._quantile = perturbation_interval, burn_in_period, quantile_fraction
         self._mutations, self._resample = dict(hyperparam_mutations or {}), resample_probability
         self._factors, self._custom = tuple(perturbation_factors), custom_explore_fn
@@ -120,6 +119,11 @@ class PopulationBasedTraining(TrialScheduler):
         self._next_sync = max(perturbation_interval, burn_in_period)
         self._members: dict[str, _Member] = {}
         self._bounds: dict[str, Any] = {}
+
+    def __setstate__(self, state):  # of a pickle or a journal
+        vars(self).update(state)
+        _check_mutations(self._mutations)
+        _check_factors(self._factors)
 
     def changes(self, space: Mapping[str, Any]) -> dict[str, Any]:
         return _as_space(self._mutations)
@@ -358,6 +362,12 @@ def _check_mutations(mutations: Mapping, path: str = "") -> None:
                 f"hyperparam_mutations: {name} has a search space among its values, {how!r}, and they are taken as "
                 "they are. List values alone, or use a function without arguments that draws one."
             )
+
+
+def _check_factors(factors: Any) -> None:
+    """Raises ValueError unless these are numbers by which hyperparameters can be multiplied."""
+    are_factors = isinstance(factors, list | tuple) and all(map(is_number, factors))
+    check("perturbation_factors", factors, are_factors and factors, "a list of numbers")
 
 
 def _as_space(mutations: Mapping) -> dict[str, Any]:

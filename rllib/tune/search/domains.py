@@ -49,6 +49,10 @@ class Choice(Domain):
     def __init__(self, values: Sequence):
         self.values = _listed(values, "choice")
 
+    def __setstate__(self, state):  # of a pickle or a journal: what it draws is what `values` lists
+        vars(self).update(state)
+        Choice.__init__(self, self.values)
+
     def draw(self, rng):
         return rng.choice(self.values)
 
@@ -99,6 +103,10 @@ class Float(_Range):
             first, last = self._ends = _multiples(low, high, q, log, self._repr)
             self.low, self.high = _times(first, q), _times(last, q)
 
+    def __setstate__(self, state):
+        vars(self).update(state)
+        Float.__init__(self, *self._bounds, self.log, self.q, self._repr.partition("(")[0])
+
     def quantized(self, q: float) -> "Float":
         """The multiples of q in the same range."""
         return Float(*self._bounds, self.log, q, "qloguniform" if self.log else "quniform")
@@ -122,6 +130,11 @@ class Integer(_Range):
         first, last = self._ends = _multiples(low, high if inclusive else high - 1, q, log, self._repr)
         self.low, self.high, self.log, self.q = first * q, last * q, log, q
 
+    def __setstate__(self, state):
+        vars(self).update(state)
+        name = self._repr.partition("(")[0]
+        Integer.__init__(self, *self._bounds, self.log, self.q, name, inclusive=name.startswith("q"))
+
     def quantized(self, q: int) -> "Integer":
         """The multiples of q in the same range, upper end included, as in qrandint."""
         return Integer(*self._bounds, self.log, q, "qlograndint" if self.log else "qrandint", inclusive=True)
@@ -140,6 +153,10 @@ class Normal(Domain):
             raise ValueError(f"randn: sd > 0 must hold, but got sd={sd!r}")
         if q is not None and self.q <= 0:
             raise ValueError(f"qrandn: q > 0 must hold, but got q={q!r}")
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        Normal.__init__(self, self.mean, self.sd, self.q)
 
     def quantized(self, q: float) -> "Normal":
         """The same distribution, rounded to multiples of q."""
@@ -163,6 +180,10 @@ class Function(Domain):
         if not callable(function):
             raise TypeError(f"sample_from needs a function of spec, but got {function!r}")
         self.function = function
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        Function.__init__(self, self.function)
 
     def draw(self, rng):
         raise ValueError(

@@ -24,8 +24,9 @@ from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.build import prepare
 from rllib.tune.running.runner import TrialRunner
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
-from rllib.tune.search import BasicVariant, ConcurrencyLimiter, OptunaSearch
+from rllib.tune.search import BasicVariant, ConcurrencyLimiter, OptunaSearch, Repeater
 from rllib.tune.search.space import holds_domains
+from rllib.tune.search.wrappers import Seeded
 from rllib.tune.trainables.pickles import write_pickle
 
 pytestmark = pytest.mark.usefixtures("two_cpus")
@@ -598,6 +599,36 @@ def restore(monkeypatch):
     return restore
 
 
+LITERAL = {
+    "like a grid": lambda place: {"output": place, "learner_config_dict": {"grid_search": [1]}},
+    "like a grid with more keys": lambda place: {
+        "output": "dataset", "output_config": {"path": place, "grid_search": [{}]}
+    },
+    "like a section in a grid": lambda place: {"output": place, "env_config": {"grid_search": []}},
+    "refused as a whole": lambda place: {"output": place, "model": 1},
+    "refused in a section": lambda place: {"offline_data": {"output": place, "output_config": 1}},
+    "given twice": lambda place: {"output": place, "offline_data": {"output": "logdir"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", LITERAL)
+@pytest.mark.parametrize("status", ["RUNNING", "TERMINATED"])
+def test_a_drawn_configuration_is_read_as_its_trial_reads_it(tmp_path, restore, form, status):
+    """Not as a search space; and of trials that have ended, too, since a population may take over their settings."""
+    directory, records = interrupted(tmp_path, num_samples=2)
+    own = {"env": "CartPole-v1"}
+    foreign = {**own, **LITERAL[form](str(tmp_path / "elsewhere"))}
+    of_dqn(directory, records, own, own)
+    records = [json.loads(line) for line in journal(directory).read_text().splitlines()]
+    (ended,) = (each["id"] for each in records if each.get("status") == "TERMINATED")
+    (other,) = {each["id"] for each in records if each["type"] == "trial"} - {ended}
+    chosen = ended if status == "TERMINATED" else other
+    write(directory, [{**each, **for_header(foreign)} if each["type"] == "trial" and each["id"] == chosen else each
+                      for each in records])  # fmt: skip
+    with pytest.raises(CheckpointError, match=rf"a trial of {directory} has output.*elsewhere"):
+        restore(directory)
+
+
 PLACE = "/elsewhere"
 FORGED = {
     "choice": (tune.choice(["a"]), {"values": {"$dict": [[0, PLACE]]}}),
@@ -661,3 +692,60 @@ def test_a_domain_is_the_same_after_it_was_written(domain):
     read = ValueReader()(json.loads(json.dumps(written(domain), default=repr)))
     assert vars(read) == vars(domain) and repr(read) == repr(domain)
     assert read.sample(size=9, random_state=1) == domain.sample(size=9, random_state=1)
+
+
+# ---------------------------------------------------------------------- places of the program
+
+
+def of_height(place: str) -> OptunaSearch:
+    return OptunaSearch(space={"output": tune.choice([place, "logdir"])}, metric="height", mode="max", seed=1)
+
+
+PARTS = {
+    "scheduler": lambda place: population({"output": [place, "logdir"]}),
+    "scheduler, in a section": lambda place: population({"offline_data": {"output": tune.choice([place])}}),
+    "search_alg": of_height,
+    "search_alg, wrapped": lambda place: ConcurrencyLimiter(of_height(place), 2),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_places_of_a_scheduler_or_searcher_that_is_given_again_are_taken(tmp_path, restore, kind):
+    """Of trials that it has changed; of the experiment's own they are refused."""
+    directory, records = interrupted(tmp_path)
+    place, own = str(tmp_path / "elsewhere"), {"env": "CartPole-v1"}
+    make, (name, *_) = PARTS[kind], kind.split(",")
+    of_dqn(directory, records, own, {**own, "output": place})
+    before = journal(directory).read_text()
+    for given in ({}, {"param_space": own}):
+        with pytest.raises(CheckpointError, match=r"has output=.*elsewhere.*give output again"):
+            restore(directory, **given)
+        restore(directory, tune_config=tune.TuneConfig(**{name: make(place)}), **given)
+        journal(directory).write_text(before)
+    tune.run("DQN", config=own, name="e", storage_path=tmp_path, resume=True, verbose=0, **{name: make(place)})
+    records = [json.loads(line) for line in before.splitlines()]
+    write(directory, with_setting(records, name, make(place)))
+    who = {"scheduler": "scheduler", "search_alg": "searcher"}[name]
+    for given in ({}, {"param_space": own}):
+        with pytest.raises(CheckpointError, match=f"the {who} of {directory} has output=.*elsewhere"):
+            restore(directory, **given)
+
+
+@pytest.mark.parametrize("wrap", [lambda repeater: repeater, lambda repeater: Seeded(repeater, 1)])
+def test_a_searcher_repeats_no_configuration_with_a_place(tmp_path, restore, wrap):
+    """Which its state holds, in search_state.json."""
+    directory, records = interrupted(tmp_path)
+    own, place = {"env": "CartPole-v1"}, str(tmp_path / "elsewhere")
+    of_dqn(directory, records, own, own)
+    searcher = wrap(Repeater(BasicVariant(), repeat=3))
+    searcher.set_search_properties("episode_reward_mean", "max", own)
+    state = searcher.get_state()
+    (state if "newest" in state else state["searcher"]).update(
+        newest=["t", {**own, "output": place}], given=1, scores={"t": []}
+    )
+    saved = {"position": len(records), "searcher": state, "scheduler": {}, "stopper": None, "verdicts": {}}
+    config = tune.TuneConfig(search_alg=searcher, metric="episode_reward_mean", mode="max")
+    restore(directory, tune_config=config)
+    (directory / "search_state.json").write_text(json.dumps(saved))
+    with pytest.raises(CheckpointError, match=rf"a trial of {directory} has output=.*elsewhere"):
+        restore(directory, tune_config=config)

@@ -19,11 +19,12 @@ from rllib.tune.experiment.files import as_paused, roll_back, start_over
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.records import apply_record, as_numbers, with_numbers
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
+from rllib.tune.running.places import held_configs, possible_with
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
 from rllib.tune.trainables.checkpoint import refuse_foreign_pickle
-from rllib.tune.trainables.resolve import Resolved, possible_settings
+from rllib.tune.trainables.resolve import Resolved, settings_of, settings_one_by_one
 
 _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
@@ -66,15 +67,10 @@ def take_up(
 
     # Looked at before any file changes.
     continuing = {trial.trial_id for trial in replay.by_id.values() if may_continue(trial)}
-    if continuing and not config_of.load_user_code:
-        given = possible_settings(resolved, config_of.given)
-        configs = [replay.by_id[trial_id].config for trial_id in continuing]
-        for config in (*configs, *(config for _, config in replay.exploits.values())):
-            try:
-                settings = possible_settings(resolved, config)
-            except (TypeError, ValueError):  # its algorithm cannot be built, and says so
-                continue
-            refuse_places(settings, directory.path, given, f"a trial of {directory.path}")
+    is_foreign = not config_of.load_user_code
+    if is_foreign and (continuing or held_configs(trials.verdicts.searcher)):
+        _refuse_places(trials, directory.path, replay, resolved, config_of.given)
+    if is_foreign and continuing:
         for trial in replay.by_id.values():
             for checkpoint in Path(trial.logdir).glob("checkpoint_*"):
                 refuse_foreign_pickle(checkpoint)
@@ -105,6 +101,28 @@ def take_up(
         if trial_id in trials.waiting:
             trials.exploit(replay.by_id[trial_id], replay.by_id[source_id], config)
     return snapshot.get("callbacks")
+
+
+def _refuse_places(
+    trials: Trials, path: Path, replay: "Replay", resolved: Resolved, space: Mapping[str, Any]
+) -> None:
+    """Refuses configurations of the journal that name places to write to, of ended trials too: others may take them.
+
+    The search space, the searcher and the scheduler are the program's, or were looked at before (running/tuner.py).
+
+    Raises:
+        CheckpointError: with the setting.
+    """
+    configs = [trial.config for trial in replay.trials]
+    configs += [config for _, config in replay.exploits.values()]
+    configs += held_configs(trials.verdicts.searcher)
+    meant = possible_with(resolved, space, trials.verdicts.searcher, trials.verdicts.scheduler)
+    for config in configs:
+        try:
+            settings = [settings_of(resolved, config)]
+        except (TypeError, ValueError):  # no trial can be built with it as it is
+            settings = settings_one_by_one(resolved, config)
+        refuse_places(settings, path, meant, f"a trial of {path}")
 
 
 def _takes_over(trial_id: str, replay: "Replay", left: Mapping[str, tuple[list, list[TrialCheckpoint]]]) -> bool:

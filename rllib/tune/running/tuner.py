@@ -34,12 +34,15 @@ from rllib.tune.experiment.spec import (
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.running.build import check_spec, prepare
-from rllib.tune.schedulers import TrialScheduler
+from rllib.tune.running.places import possible_with
 from rllib.tune.states import ERROR
 from rllib.tune.trainables.resolve import merged_config, possible_settings, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
 
 logger = logging.getLogger(__name__)
+
+# Settings that add to what a search space draws -> what they are called in messages.
+_PARTS = {"scheduler": "scheduler", "search_alg": "searcher"}
 
 
 class Tuner:
@@ -187,15 +190,18 @@ def with_saved_settings(
         settings = _put_into_configs({**_settings_of(header, own, read, optional), **own}, own)
     except (AttributeError, LookupError, TypeError, DamagedFileError) as error:
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
-    scheduler = None if "scheduler" in own else settings.get("scheduler")
-    if not given.load_user_code and (of_file or scheduler is not None):
-        meant = possible_settings(resolved, merged_config(resolved, again if of_file else given.config))
-        found = possible_settings(resolved, given.config)
+    parts = {name: settings[name] for name in _PARTS if settings.get(name) is not None}
+    of_program = [part for name, part in parts.items() if name in own]
+    if not given.load_user_code and (of_file or len(parts) > len(of_program)):
+        confirmed = merged_config(resolved, again if of_file else given.config)
+        meant = possible_with(resolved, confirmed, *of_program)
         if of_file:
+            found = possible_settings(resolved, given.config)
             refuse_places(found, path, meant, f"the search space of {path}")
-        if isinstance(scheduler, TrialScheduler):  # it gives trials further values
-            found += possible_settings(resolved, scheduler.changes(given.config))
-            refuse_places(found, path, meant, f"the scheduler of {path}")
+        for name, part in parts.items():
+            if name not in own:
+                found = possible_with(resolved, given.config, part)
+                refuse_places(found, path, meant, f"the {_PARTS[name]} of {path}")
     if resources is not None:
         settings.pop("resources_per_trial", None)
     if "num_samples" not in given_in(given):

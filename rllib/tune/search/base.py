@@ -62,6 +62,14 @@ class Searcher:
         self.metric, self.mode = joined_objective(self, metric, mode, self.needs_metric)
         return True
 
+    def further_spaces(self, space: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Search spaces from which it suggests, next to the experiment's; not those of a searcher that it wraps."""
+        return []
+
+    def held_configs(self) -> list[Mapping[str, Any]]:
+        """Configurations that it has drawn and will suggest again; not those of a searcher that it wraps."""
+        return []
+
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The configuration for a new trial; None: not now; FINISHED: nothing is left to try."""
         raise NotImplementedError

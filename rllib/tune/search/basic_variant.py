@@ -54,6 +54,9 @@ class BasicVariant(Searcher):
             self._total = len(self._of_points) + (num_samples - len(spaces)) * self._space.grid_size
         return True
 
+    def further_spaces(self, space):
+        return [with_point(space, point) for point in self._points]
+
     @property
     def total_samples(self) -> int | None:
         """Number of configurations; None: without end."""

@@ -121,6 +121,12 @@ class OptunaSearch(Searcher):
         self._check_stored_study()
         return True
 
+    def further_spaces(self, space):
+        if callable(self._space):
+            return []
+        own = {**space, **(self._space or {})}
+        return [own, *(with_point(own, point) for point in self._points)]
+
     def suggest(self, trial_id):
         if self._space is None:
             raise ValueError("OptunaSearch has no search space yet: call set_search_properties first")

@@ -175,7 +175,7 @@ def options_of(node, leave_out: bool = False) -> list:
         leave_out: whether keys whose values cannot be listed, since other domains draw them, are left out. By default
             the result is [] if there is one.
     """
-    if is_grid(node) or isinstance(node, Choice):
+    if (is_grid(node) and len(node) == 1) or isinstance(node, Choice):  # with other keys it is no grid, but a value
         options = [options_of(each, leave_out) for each in (node["grid_search"] if is_grid(node) else node.values)]
         return [value for of_one in options for value in of_one] if leave_out or all(options) else []
     if isinstance(node, Float) and node.q is None:

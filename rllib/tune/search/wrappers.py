@@ -105,6 +105,9 @@ class Repeater(Searcher):
         super().set_search_properties(metric, mode, config)
         return announce_search(self.searcher, metric, mode, config, **spec)
 
+    def held_configs(self):
+        return [self._newest[1]] if self._newest else []
+
     def suggest(self, trial_id):
         if self._given == self.repeat:
             config = self.searcher.suggest(trial_id)

@@ -1,8 +1,9 @@
 """Turns a name, class or function, as `tune.run` takes it, into a class Trainable."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -223,8 +224,35 @@ def possible_settings(resolved: Resolved, space: Mapping[str, Any]) -> list[Mapp
     Raises:
         TypeError, ValueError: for settings that the algorithm's config refuses.
     """
-    options = options_of(space, leave_out=True)
+    return [settings_of(resolved, option) for option in options_of(space, leave_out=True)]
+
+
+def settings_of(resolved: Resolved, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings that a trial of this configuration is built with: an algorithm's config, else the dict.
+
+    Raises:
+        TypeError, ValueError: for settings that the algorithm's config refuses.
+    """
     if not issubclass(resolved.cls, AlgorithmTrainable):
-        return options
-    default = resolved.cls.algorithm_class.get_default_config()
-    return [default.copy(copy_frozen=False).update_from_dict(option) for option in options]
+        return config
+    return resolved.cls.algorithm_class.get_default_config().copy(copy_frozen=False).update_from_dict(dict(config))
+
+
+def settings_one_by_one(resolved: Resolved, config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The settings of a configuration that is refused as a whole: each alone, as far as the algorithm takes it.
+
+    A scheduler may replace the ones that are refused, and build a trial with the others.
+    """
+    found = []
+    for one in _one_by_one(config):
+        with contextlib.suppress(TypeError, ValueError):
+            found.append(settings_of(resolved, one))
+    return found
+
+
+def _one_by_one(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from ({key: inner} for inner in _one_by_one(value))
+        else:
+            yield {key: value}

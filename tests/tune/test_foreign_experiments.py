@@ -25,6 +25,7 @@ from rllib.tune.running.build import prepare
 from rllib.tune.running.runner import TrialRunner
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter, OptunaSearch, Repeater
+from rllib.tune.search.domains import Domain
 from rllib.tune.search.space import holds_domains
 from rllib.tune.search.wrappers import Seeded
 from rllib.tune.trainables.pickles import write_pickle
@@ -749,3 +750,60 @@ def test_a_searcher_repeats_no_configuration_with_a_place(tmp_path, restore, wra
     (directory / "search_state.json").write_text(json.dumps(saved))
     with pytest.raises(CheckpointError, match=rf"a trial of {directory} has output=.*elsewhere"):
         restore(directory, tune_config=config)
+
+
+class Folders(Domain):
+    """A domain of the user's."""
+
+    def __init__(self, parent: Path, says: bool):
+        self.parent = parent
+        if says:
+            self.__class__ = FoldersThatSay
+
+    def draw(self, rng):
+        return f"{self.parent}/{rng.randint(0, 9)}"
+
+
+class FoldersThatSay(Folders):
+    def contains(self, value):
+        return Path(value).parent == self.parent
+
+
+def functions(parent: Path) -> dict:
+    """Space -> whether the program can tell its own places."""
+    by_gamma = tune.sample_from(lambda spec: f"{parent}/{spec.config.gamma}")
+    return {
+        "of settings": ({"output": by_gamma, "gamma": tune.grid_search([0.5, 0.9])}, True),
+        "a lambda": ({"output": lambda spec: f"{parent}/{spec.config.gamma}", "gamma": tune.uniform(0, 1)}, True),
+        "in a choice": ({"output": tune.choice(["logdir", by_gamma]), "gamma": tune.choice([0.5])}, True),
+        "in a section": ({"offline_data": {"output": tune.sample_from(lambda spec: f"{parent}/0.5")}}, True),
+        "of chance": ({"output": tune.sample_from(lambda spec: f"{parent}/{os.urandom(8).hex()}")}, False),
+        "a domain that says what it draws": ({"output": Folders(parent, says=True)}, True),
+        "a domain": ({"output": Folders(parent, says=False)}, False),
+    }
+
+
+@pytest.mark.parametrize("kind", functions(Path("/x")))
+def test_places_that_the_programs_functions_return_are_taken(tmp_path, restore, kind):
+    """They are called again; what they do not return could be anybody's."""
+    directory, records = interrupted(tmp_path)
+    parent, own = tmp_path / "elsewhere", {"env": "CartPole-v1", "gamma": 0.5}
+    space, tells = functions(parent)[kind]
+    space = {"env": "CartPole-v1", **space}
+
+    def written_by(place: str, **more) -> Path:
+        """The experiment with a trial of this place."""
+        of_dqn(directory, records, space, {**own, "output": place, **more})
+        return directory
+
+    more = {} if "gamma" in space else {"gamma": 0.99}
+    for place, is_own in ((f"{parent}/0.5", tells), (f"{parent}/../victim", False), (str(tmp_path / "victim"), False)):
+        if is_own:
+            restore(written_by(place, **more), param_space=space)
+            continue
+        with pytest.raises(CheckpointError, match=rf"a trial of {directory} has output="):
+            restore(written_by(place, **more), param_space=space)
+    if kind == "of settings":  # what it depends on is not to be had from the file either
+        with pytest.raises(CheckpointError, match=rf"a trial of {directory} has output="):
+            restore(written_by(f"{parent}/../victim", gamma="../victim"), param_space=space)
+    restore(written_by(f"{parent}/0.5"), param_space=space, load_user_code=True)

@@ -1,11 +1,13 @@
 """Places to write to that the files of an experiment name: its trials take none outside of its directory unasked."""
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rllib.tune.schedulers.base import TrialScheduler
 from rllib.tune.search.base import Searcher
-from rllib.tune.trainables.resolve import Resolved, possible_settings
+from rllib.tune.search.space import drawn_again, draws_unlisted
+from rllib.tune.trainables.resolve import Resolved, possible_settings, settings_of
 
 
 def possible_with(resolved: Resolved, space: Mapping[str, Any], *parts: Any) -> list[Mapping[str, Any]]:
@@ -17,6 +19,26 @@ def possible_with(resolved: Resolved, space: Mapping[str, Any], *parts: Any) -> 
         for searcher in _searchers(part):
             spaces += searcher.further_spaces(space)
     return [settings for each in spaces for settings in possible_settings(resolved, each)]
+
+
+def drawn_by_functions(
+    resolved: Resolved, space: Mapping[str, Any], configs: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Settings of trials, with what the program's functions in the space return now.
+
+    A value that a file has in place of a function's could be anybody's. The function is called again, with what the
+    trial has drawn: a path that depends on other settings is the same. One that is random or has the date is not.
+
+    Args:
+        resolved: the trainable.
+        space: a search space.
+        configs: configurations with which its trials began.
+    """
+    found = []
+    for config in configs if draws_unlisted(space) else ():
+        with contextlib.suppress(Exception):  # any error of a user's function: it returns nothing then
+            found.append(settings_of(resolved, drawn_again(space, config)))
+    return found
 
 
 def held_configs(searcher: Any) -> list[Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from rllib.tune.experiment.files import as_paused, roll_back, start_over
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.records import apply_record, as_numbers, with_numbers
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
-from rllib.tune.running.places import held_configs, possible_with
+from rllib.tune.running.places import drawn_by_functions, held_configs, possible_with
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
@@ -117,6 +117,7 @@ def _refuse_places(
     configs += [config for _, config in replay.exploits.values()]
     configs += held_configs(trials.verdicts.searcher)
     meant = possible_with(resolved, space, trials.verdicts.searcher, trials.verdicts.scheduler)
+    meant += drawn_by_functions(resolved, space, replay.first_configs)
     for config in configs:
         try:
             settings = [settings_of(resolved, config)]
@@ -155,6 +156,7 @@ class Replay:
         by_id: the trials as they were at the current record.
         stopped: trial id -> trial that the scheduler has ended, while the journal does not have its end.
         exploits: trial id -> (source, configuration) of a takeover that is still to be done.
+        first_configs: configurations with which trials began.
         texts: name, text and whether it is appended, of what the scheduler has written to files.
     """
 
@@ -162,6 +164,7 @@ class Replay:
         self.by_id: dict[str, Trial] = {}
         self.stopped: dict[str, Trial] = {}
         self.exploits: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self.first_configs: list[Mapping[str, Any]] = []
         self.texts: list[tuple[str, str, bool]] = []
         self._verdicts, self._path, self._records, self._is_function = verdicts, path, records, is_function
         self._config_of = config_of
@@ -199,6 +202,8 @@ class Replay:
         apply_record(record, self.by_id, self._path, self._config_of)
         trial = self.by_id.get(record.get("id"))
         kind = record["type"]
+        if kind == "trial":
+            self.first_configs.append(trial.config)
         if kind == "exploit":
             self.exploits[trial.trial_id] = (record["source"], self._config_of(record))
         elif kind == "ending":  # which calls off what waited for its state

@@ -9,6 +9,7 @@ may depend on one another. An option of a choice may be a domain, or hold some.
 """
 
 import contextlib
+import functools
 import itertools
 import math
 import random
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rllib.runs.entries import settings_by_path
-from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, grid_search, is_lambda_of_spec
+from rllib.tune.search.domains import Choice, Domain, Float, Function, Integer, Normal, grid_search, is_lambda_of_spec
 
 Path = tuple[str | int, ...]
 
@@ -196,6 +197,42 @@ def options_of(node, leave_out: bool = False) -> list:
     found = [first, *([*first[:i], value, *first[i + 1 :]] for i, each in enumerate(options) for value in each[1:])]
     made = dict if isinstance(node, Mapping) else type(node)
     return [made(zip(keys, values)) if made is dict else made(values) for values in found]
+
+
+def draws_unlisted(node) -> bool:
+    """Whether values are drawn in a way that `options_of` cannot list: by functions and by domains of the user's."""
+    domain = _as_domain(node)
+    if isinstance(domain, Choice):
+        return any(map(draws_unlisted, domain.values))
+    if domain is not None:
+        return not isinstance(domain, Float | Integer | Normal)
+    return any(map(draws_unlisted, _children(node)))
+
+
+def drawn_again(space, config):
+    """The configuration of a space whose domains draw what they have drawn for `config`; functions are called again.
+
+    Raises:
+        ValueError: if a domain cannot draw the value in `config`, or does not say what it can draw.
+        another error: of a function, or if `config` lacks a value.
+    """
+
+    def walk(node, path):
+        domain = Choice(node["grid_search"]) if is_grid(node) else _as_domain(node)
+        if domain is None:
+            return rebuilt(node, path, walk)
+        if isinstance(domain, Function):
+            return domain
+        value = functools.reduce(lambda part, key: part[key], path, config)
+        if isinstance(domain, Choice):
+            option = domain.option_of(value)
+            if option is not None:
+                return walk(domain.values[option], path)
+        elif type(domain).contains is not Domain.contains and domain.contains(value):
+            return value
+        raise ValueError(f"{name(path)}: {domain!r:.200} does not draw {value!r:.80}")
+
+    return resolve(walk(space, ()), random.Random(0))
 
 
 def _as_domain(node) -> Domain | None:

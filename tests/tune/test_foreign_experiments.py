@@ -807,3 +807,33 @@ def test_places_that_the_programs_functions_return_are_taken(tmp_path, restore, 
         with pytest.raises(CheckpointError, match=rf"a trial of {directory} has output="):
             restore(written_by(f"{parent}/../victim", gamma="../victim"), param_space=space)
     restore(written_by(f"{parent}/0.5"), param_space=space, load_user_code=True)
+
+
+@pytest.mark.parametrize("moves", [True, False])
+@pytest.mark.parametrize("where", ["space", "trial", "scheduler"])
+def test_relative_places_lead_from_where_a_trial_works(tmp_path, monkeypatch, restore, moves, where):
+    """Which is its directory, and only without chdir_to_trial_dir the driver's."""
+    directory, records = interrupted(tmp_path)
+    deep = directory / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    own = {"env": "CartPole-v1"}
+    for cwd, place, is_inside in (
+        (tmp_path, "steps", moves),
+        (tmp_path, "../steps", moves),
+        (tmp_path, "../../steps", False),
+        (deep, "../../steps", not moves),
+        (deep, "steps", True),
+        (deep, "~/steps", False),
+    ):
+        monkeypatch.chdir(cwd)
+        config = {**own, "output": place}
+        of_dqn(directory, records, config if where == "space" else own, config if where != "scheduler" else own)
+        header, *rest = [json.loads(line) for line in journal(directory).read_text().splitlines()]
+        if where == "scheduler":
+            header, *rest = with_setting([header, *rest], "scheduler", population({"output": [place]}))
+        write(directory, with_setting([header, *rest], "chdir_to_trial_dir", moves))
+        if not is_inside:
+            with pytest.raises(CheckpointError, match=f"has output='{place}', .* outside of {directory}"):
+                restore(directory)
+        if is_inside or where == "space":
+            restore(directory, **({} if is_inside else {"param_space": config}))

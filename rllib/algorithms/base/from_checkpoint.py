@@ -34,7 +34,7 @@ from rllib.storage.checkpoint import (
 )
 from rllib.storage.encoding import import_path, importable_path
 from rllib.storage.foreign_files import WRONG_FORM
-from rllib.storage.local_path import local_path
+from rllib.storage.local_path import expanded, local_path
 
 logger = logging.getLogger(__name__)
 
@@ -328,7 +328,11 @@ def _without_saved_world(config: AlgorithmConfig, state: State, given: Mapping[s
 
 
 def refuse_places(
-    settings: Sequence[Mapping[str, Any]], directory: Path, given: Iterable[Mapping[str, Any]], what: str
+    settings: Sequence[Mapping[str, Any]],
+    directory: Path,
+    given: Iterable[Mapping[str, Any]],
+    what: str,
+    works_in: Path | None = None,
 ) -> None:
     """Refuses settings of a file that name a path to write to outside of the run's directory.
 
@@ -337,18 +341,23 @@ def refuse_places(
         directory: directory of the run.
         given: the same of the settings that do not come from the file: the paths that they name may be written to.
         what: description of the file, for error messages.
+        works_in: directory from which relative paths lead, of the processes that write; None: the present one.
 
     Raises:
         CheckpointError: if there is such a setting.
     """
+
+    def path_of(place: str | os.PathLike) -> Path:
+        return local_path(Path(works_in or "", expanded(place))).resolve()
+
     named = [entry for each in settings for entry in _places_of(each)]
     # Else nothing is written to the path of output_config.
     to_path_in_config = any(each.get("output", None) == IN_CONFIG for each in settings)
-    meant = {local_path(place).resolve() for each in given for _, _, place in _places_of(each)} if named else set()
+    meant = {path_of(place) for each in given for _, _, place in _places_of(each)} if named else set()
     for name, value, place in named:
         if name == "output_config" and not to_path_in_config:
             continue
-        if local_path(place).resolve() not in meant and not _is_inside(place, directory):
+        if path_of(place) not in meant and not _is_inside(path_of(place), directory):
             raise CheckpointError(
                 f"{what} has {name}={value!r:.200}, and files are written there, outside of {directory}. If that is "
                 f"meant, give {name} again, or use load_user_code (--load-user-code) if you trust its origin."

@@ -108,7 +108,7 @@ def prepare(spec: ExperimentSpec, at: Path | None = None, reporter=None) -> tupl
             make_trial = _trial_maker(spec, resolved.name, request, space, directory.path)
             decided = Trials(spec, searcher, scheduler, make_trial, total, directory.header["id"], resolved.is_function)
             reader = ValueReader(spec.load_user_code, space)
-            states = take_up(decided, directory, spec.resume, resolved, reader)
+            states = take_up(decided, directory, spec.resume, resolved, reader, spec.chdir_to_trial_dir)
             directory.note_settings(spec, pickled)
             pool = TrialPool(trainable_class, spec.name_of(directory.path), spec, total)
             callbacks = _callbacks(spec, directory, decided.trials, reporter)

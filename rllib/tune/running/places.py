@@ -2,12 +2,25 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import runtime
 from rllib.tune.schedulers.base import TrialScheduler
 from rllib.tune.search.base import Searcher
 from rllib.tune.search.space import drawn_again, draws_unlisted
 from rllib.tune.trainables.resolve import Resolved, possible_settings, settings_of
+
+
+def working_directory(trial_dir: Path, moves: bool) -> Path:
+    """Directory in which a trial's process works, from which relative paths of its settings lead.
+
+    Args:
+        trial_dir: the trial's directory.
+        moves: the setting chdir_to_trial_dir. With the engine "local" all trials work in the driver's directory.
+    """
+    shares_process = runtime.is_initialized() and runtime.get_runtime_context().node_id == "local"
+    return trial_dir if moves and not shares_process else Path.cwd()
 
 
 def possible_with(resolved: Resolved, space: Mapping[str, Any], *parts: Any) -> list[Mapping[str, Any]]:

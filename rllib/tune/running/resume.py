@@ -19,7 +19,7 @@ from rllib.tune.experiment.files import as_paused, roll_back, start_over
 from rllib.tune.experiment.journal_values import ValueReader
 from rllib.tune.experiment.records import apply_record, as_numbers, with_numbers
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
-from rllib.tune.running.places import drawn_by_functions, held_configs, possible_with
+from rllib.tune.running.places import drawn_by_functions, held_configs, possible_with, working_directory
 from rllib.tune.running.trials import Trials
 from rllib.tune.running.verdicts import Verdicts
 from rllib.tune.states import ERROR, PAUSED, PENDING, RUNNING, TERMINATED
@@ -30,9 +30,22 @@ _ERRORED_TOO = ("ERRORED_ONLY", "AUTO+ERRORED", "RESTART_ERRORED")
 
 
 def take_up(
-    trials: Trials, directory: ExperimentDirectory, resume, resolved: Resolved, config_of: ValueReader
+    trials: Trials,
+    directory: ExperimentDirectory,
+    resume,
+    resolved: Resolved,
+    config_of: ValueReader,
+    moves: bool = True,
 ) -> list | None:
     """Restores the trials of the journal, and the state of searcher and scheduler, in `trials`.
+
+    Args:
+        trials: none yet.
+        directory: of the experiment.
+        resume: as in an ExperimentSpec.
+        resolved: the trainable.
+        config_of: reads the configurations of records.
+        moves: the setting chdir_to_trial_dir.
 
     Returns:
         The saved states of callbacks; None if there are none.
@@ -69,7 +82,7 @@ def take_up(
     continuing = {trial.trial_id for trial in replay.by_id.values() if may_continue(trial)}
     is_foreign = not config_of.load_user_code
     if is_foreign and (continuing or held_configs(trials.verdicts.searcher)):
-        _refuse_places(trials, directory.path, replay, resolved, config_of.given)
+        _refuse_places(trials, directory.path, replay, resolved, config_of.given, moves)
     if is_foreign and continuing:
         for trial in replay.by_id.values():
             for checkpoint in Path(trial.logdir).glob("checkpoint_*"):
@@ -104,7 +117,7 @@ def take_up(
 
 
 def _refuse_places(
-    trials: Trials, path: Path, replay: "Replay", resolved: Resolved, space: Mapping[str, Any]
+    trials: Trials, path: Path, replay: "Replay", resolved: Resolved, space: Mapping[str, Any], moves: bool
 ) -> None:
     """Refuses configurations of the journal that name places to write to, of ended trials too: others may take them.
 
@@ -113,17 +126,17 @@ def _refuse_places(
     Raises:
         CheckpointError: with the setting.
     """
-    configs = [trial.config for trial in replay.trials]
-    configs += [config for _, config in replay.exploits.values()]
-    configs += held_configs(trials.verdicts.searcher)
+    of_trials = [(Path(trial.logdir), trial.config) for trial in replay.trials]
+    of_trials += [(Path(replay.by_id[id].logdir), config) for id, (_, config) in replay.exploits.items()]
+    of_trials += [(path / "trial", config) for config in held_configs(trials.verdicts.searcher)]
     meant = possible_with(resolved, space, trials.verdicts.searcher, trials.verdicts.scheduler)
     meant += drawn_by_functions(resolved, space, replay.first_configs)
-    for config in configs:
+    for directory, config in of_trials:
         try:
             settings = [settings_of(resolved, config)]
         except (TypeError, ValueError):  # no trial can be built with it as it is
             settings = settings_one_by_one(resolved, config)
-        refuse_places(settings, path, meant, f"a trial of {path}")
+        refuse_places(settings, path, meant, f"a trial of {path}", working_directory(directory, moves))
 
 
 def _takes_over(trial_id: str, replay: "Replay", left: Mapping[str, tuple[list, list[TrialCheckpoint]]]) -> bool:

@@ -34,7 +34,7 @@ from rllib.tune.experiment.spec import (
 from rllib.tune.experiment.trial import Trial
 from rllib.tune.reporting.analysis import ExperimentAnalysis, ResultGrid
 from rllib.tune.running.build import check_spec, prepare
-from rllib.tune.running.places import possible_with
+from rllib.tune.running.places import possible_with, working_directory
 from rllib.tune.states import ERROR
 from rllib.tune.trainables.resolve import merged_config, possible_settings, resolve_trainable
 from rllib.tune.trainables.trainable import AlgorithmTrainable
@@ -195,13 +195,15 @@ def with_saved_settings(
     if not given.load_user_code and (of_file or len(parts) > len(of_program)):
         confirmed = merged_config(resolved, again if of_file else given.config)
         meant = possible_with(resolved, confirmed, *of_program)
+        # Of a trial to come. From a deeper directory the same ".." leads less far.
+        works_in = working_directory(path / "trial", settings.get("chdir_to_trial_dir", True))
         if of_file:
             found = possible_settings(resolved, given.config)
-            refuse_places(found, path, meant, f"the search space of {path}")
+            refuse_places(found, path, meant, f"the search space of {path}", works_in)
         for name, part in parts.items():
             if name not in own:
                 found = possible_with(resolved, given.config, part)
-                refuse_places(found, path, meant, f"the {_PARTS[name]} of {path}")
+                refuse_places(found, path, meant, f"the {_PARTS[name]} of {path}", works_in)
     if resources is not None:
         settings.pop("resources_per_trial", None)
     if "num_samples" not in given_in(given):

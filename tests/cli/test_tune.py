@@ -190,6 +190,18 @@ def test_a_place_outside_is_written_to_again_once_it_is_typed_again(tmp_path, tu
     assert len(ExperimentAnalysis(tmp_path / "results" / "x").trials) == 2
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_experiment_without_a_metric_is_said_to_have_none(tmp_path, tune_here, monkeypatch, number):
+    monkeypatch.chdir(tmp_path)
+    config = parse_assignments(["env=CartPole-v1", *QUICK], "")
+    tune.run("PPO", config=config, num_samples=number, name="x", stop={"training_iteration": 1}, verbose=0)
+    found = tune_here("--name", "x", "--resume", "-q")
+    assert found.exit_code == 0 and "best        none: the experiment has no metric" in found.output
+    assert "--metric KEY" in found.output and "None" not in found.output and "rllib plot" in found.output
+    found = tune_here("--name", "x", "--resume", "--metric", "training_iteration", "-q")
+    assert found.exit_code == 0 and ": training_iteration 1" in found.output
+
+
 def test_recorded_steps_are_tuned_on_without_an_environment(tmp_path):
     for name in ("a", "b"):
         rows = [f"{step / 10},{step % 2},1.0,{step == 9}" for step in range(10)]

@@ -367,6 +367,10 @@ def _show(analysis: ExperimentAnalysis, name: str, flag: str) -> None:
         _show_front(analysis, flag)
         click.echo(f"plot        rllib plot {directory}")
         return
+    if analysis.default_metric is None:
+        click.echo("best        none: the experiment has no metric by which trials are compared. Add --metric KEY")
+        click.echo(f"plot        rllib plot {directory}")
+        return
     try:
         best = analysis.best_trial
     except ValueError as error:

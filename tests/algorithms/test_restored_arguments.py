@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from rllib import Algorithm, PPOConfig, load_policy, tune
+from rllib import Algorithm, DQNConfig, PPOConfig, load_policy, tune
 from rllib.policy import Policy
 
 READERS = {
@@ -39,3 +39,32 @@ def test_a_config_as_overrides_changes_what_it_was_given(tmp_path):
         checkpoint = algorithm.save(tmp_path / "checkpoint")
     with Algorithm.from_checkpoint(checkpoint, PPOConfig().training(gamma=0.5)) as algorithm:
         assert (algorithm.config.lr, algorithm.config.gamma) == (0.5, 0.5)
+
+
+@pytest.fixture(scope="module")
+def of_dqn(tmp_path_factory):
+    config = DQNConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    with config.training(model={"fcnet_hiddens": [4]}, hiddens=[], lr=0.1, gamma=0.9).build() as algorithm:
+        return algorithm.save(tmp_path_factory.mktemp("dqn") / "checkpoint")
+
+
+REPLAY = {"replay_buffer_config": {"storage": "disk"}}
+# (config, overrides) -> what is set.
+BOTH = [
+    ({"training": {"gamma": 0.5}}, {"training": {"lr": 0.5}}, {"lr": 0.5, "gamma": 0.5}),
+    ({"lr": 0.25, "gamma": 0.5}, {"training": {"lr": 0.5}}, {"lr": 0.5, "gamma": 0.5}),
+    ({"training": {"lr": 0.25}}, {"lr": 0.5}, {"lr": 0.5, "gamma": 0.9}),
+    (DQNConfig().training(gamma=0.5, lr=0.25), DQNConfig().training(lr=0.5), {"lr": 0.5, "gamma": 0.5}),
+    ({"replay_buffer_config": {"prioritized_replay_alpha": 0.9}}, REPLAY, {"storage": "disk", "alpha": 0.9}),
+    (REPLAY, {"prioritized_replay_alpha": 0.9}, {"storage": "disk", "alpha": 0.9}),
+    ({"buffer_size": 2000}, {"replay_buffer_config": {"capacity": 3000}}, {"capacity": 3000}),
+    ({"training": REPLAY}, {"training": {"replay_buffer_config": {"capacity": 3000}}}, {"storage": "disk"}),
+]
+
+
+@pytest.mark.parametrize("config, overrides, expected", BOTH)
+def test_overrides_are_applied_after_config(of_dqn, config, overrides, expected):
+    with Algorithm.from_checkpoint(of_dqn, overrides, config=config) as algorithm:
+        replay = algorithm.config.replay_buffer_config
+        have = {**algorithm.config.to_dict(), **replay, "alpha": replay["prioritized_replay_alpha"]}
+        assert {name: have[name] for name in expected} == expected

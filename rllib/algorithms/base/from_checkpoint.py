@@ -214,7 +214,7 @@ def saved_config(
     state: State,
     path: str | os.PathLike,
     config_class: type[AlgorithmConfig],
-    overrides: dict[str, Any],
+    changes: Sequence[Mapping[str, Any]],
     load_user_code: bool,
 ) -> AlgorithmConfig:
     """The config of a checkpoint's algorithm, with these changes; its environment's class is imported.
@@ -223,7 +223,7 @@ def saved_config(
         state: the state that read_checkpoint returned.
         path: path of the checkpoint, for error messages.
         config_class: the algorithm's config class.
-        overrides: settings to change.
+        changes: dicts of settings to change, which are applied one after another.
         load_user_code: whether user code was loaded.
 
     Raises:
@@ -234,10 +234,12 @@ def saved_config(
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
     except WRONG_FORM as error:
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
-    given = config.values_in(overrides)  # they may have other names, or stand in the dict of a section
+    given = values_in(config, changes)
     config.note_as_warned(config.keys() - given.keys())
     world = _without_saved_world(config, state, given)
-    config.update_from_dict({**{name: world[name] for name in world.keys() - given.keys()}, **overrides})
+    config.update_from_dict({name: world[name] for name in world.keys() - given.keys()})
+    for each in changes:
+        config.update_from_dict(each)
     if not load_user_code:
         run = Path(path).absolute().parent
         if config.log_dir is not None and "log_dir" not in given and not _is_inside(config.log_dir, run):
@@ -250,12 +252,14 @@ def saved_config(
             config.reporting(log_dir=None)
         if not written_by_this_run(path):
             added = state["algorithm.json"]["agents"].get("policies", {})
-            own = overrides.get(OVERRIDES) or {}
-            again = ({name: value for name, value in overrides.items() if name != OVERRIDES}, *own.values())
+            again, own = config_class(), []
+            for each in changes:
+                again.update_from_dict({name: value for name, value in each.items() if name != OVERRIDES})
+                own += map(config_class.from_dict, (each.get(OVERRIDES) or {}).values())
             refuse_places(
                 [config, config.copy(copy_frozen=False).multi_agent(policies=added)],
                 run,
-                map(config_class.from_dict, again),
+                [again, *own],
                 f"the checkpoint {os.fspath(path)}",
             )
     if load_user_code and isinstance(config.env, str):
@@ -325,6 +329,11 @@ def _without_saved_world(config: AlgorithmConfig, state: State, given: Mapping[s
     description = state.get(f"policies/{DEFAULT_POLICY}/policy.json", {})
     spaces = {name: description[name] for name in ("observation_space", "action_space") if name in description}
     return {"env": None, "env_config": {}, "env_wrappers": None, **spaces}
+
+
+def values_in(config: AlgorithmConfig, changes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Setting -> what the last of several dicts sets, under names of any era; raises as `update_from_dict`."""
+    return {name: value for each in changes for name, value in config.values_in(each).items()}
 
 
 def refuse_places(

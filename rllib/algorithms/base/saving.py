@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import itertools
 import logging
 import os
 import tempfile
@@ -29,6 +30,7 @@ from rllib.algorithms.base.from_checkpoint import (
     saved_config_class,
     take_policies,
     unfit_by,
+    values_in,
 )
 from rllib.algorithms.base.randomization import Randomization
 from rllib.algorithms.base.sources import Source
@@ -262,7 +264,7 @@ class Saving:
                 checkpoint is used.
             overrides: settings to change, such as {"num_rollout_workers": 0} to only act or evaluate; of a config
                 object, the settings that were given to it, including values that equal the defaults.
-            config: the same by another name.
+            config: the same by another name; given both, `overrides` are applied after `config`.
             policy_ids: with several policies, ids of the policies to restore with their settings; None: all. The
                 mapping must name no others.
             policy_mapping_fn, policies_to_train: settings of `.multi_agent` instead of the saved ones, for the policies
@@ -272,21 +274,21 @@ class Saving:
 
         Raises:
             CheckpointError: (a ValueError) if the checkpoint is missing, cut off, not of an algorithm, of an algorithm
-                that is not of this class, or has code of yours that is not loaded.
+                that is not of this class, has code of yours that is not loaded, or, unless this program has written
+                it, names a path outside of its run to write to, an address or a program.
             TypeError: if `overrides` or `config` is no dict, or names what is no setting.
         """
-        overrides, config = _changes_in("overrides", overrides), _changes_in("config", config)
+        changes = [_changes_in("config", config), _changes_in("overrides", overrides)]
         checkpoint_path = checkpoint_at(local_checkpoint(checkpoint_path))
         state = read_state(checkpoint_path, load_user_code)
         with naming_damage(checkpoint_path):
             algorithm_class = saved_class(state, checkpoint_path, base=cls)
             config_class = saved_config_class(state, algorithm_class)
         given = {"policy_mapping_fn": policy_mapping_fn, "policies_to_train": policies_to_train}
-        given = {name: value for name, value in given.items() if value is not None}
-        changes = {**config, **overrides, **given}
-        named = config_class().values_in(changes)
+        changes.append({name: value for name, value in given.items() if value is not None})
+        named = values_in(config_class(), changes)
         with naming_damage(checkpoint_path):
-            if policy_ids is not None or names_changed_policies(state, named):
+            if policy_ids is not None or names_changed_policies(state, {*named, *itertools.chain(*changes)}):
                 take_policies(state, checkpoint_path, policy_ids, named)
             keep_changes(state, checkpoint_path, named)
         algorithm = algorithm_class(saved_config(state, checkpoint_path, config_class, changes, load_user_code))

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from rllib import Algorithm, DQNConfig, PPOConfig, load_policy, tune
+from rllib.errors import CheckpointError
 from rllib.policy import Policy
 
 READERS = {
@@ -68,3 +69,15 @@ def test_overrides_are_applied_after_config(of_dqn, config, overrides, expected)
         replay = algorithm.config.replay_buffer_config
         have = {**algorithm.config.to_dict(), **replay, "alpha": replay["prioritized_replay_alpha"]}
         assert {name: have[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("given", [["default_policy"], {"default_policy"}, "default_policy"], ids=str)
+def test_the_only_policy_may_be_named(of_dqn, given):
+    with Algorithm.from_checkpoint(of_dqn, policy_ids=given) as algorithm:
+        assert list(algorithm.policies) == ["default_policy"] and algorithm.config.policies is None
+
+
+@pytest.mark.parametrize("given", [["p0"], "p0", [], ["default_policy", "p0"]], ids=str)
+def test_another_policy_than_the_only_one_is_refused(of_dqn, given):
+    with pytest.raises(CheckpointError, match=r"policy_ids.* default_policy$"):
+        Algorithm.from_checkpoint(of_dqn, policy_ids=given)

@@ -428,7 +428,7 @@ def take_policies(
     known = sorted(there | specs.keys())
     if policy_ids is None:
         policy_ids = [*specs, *sorted(there - specs.keys())]
-    if not isinstance(policy_ids, Collection):
+    if not isinstance(policy_ids, Collection) or not policy_ids:
         raise CheckpointError(f"policy_ids={policy_ids!r:.80} must be ids of policies; there are {', '.join(known)}")
     wanted = [policy_ids] if isinstance(policy_ids, str) else list(policy_ids)
     for policy_id in wanted:
@@ -436,7 +436,8 @@ def take_policies(
             raise CheckpointError(
                 f"policy_ids names {policy_id!r}, but the checkpoint {os.fspath(path)} has {', '.join(known)}"
             )
-    settings["policies"] = {policy_id: specs.get(policy_id) for policy_id in wanted}
+    if settings["policies"] is not None or known != [DEFAULT_POLICY]:  # else it is the only one, also of one agent
+        settings["policies"] = {policy_id: specs.get(policy_id) for policy_id in wanted}
     networks = settings["model"].get("of_policies", {})
     settings["model"] = {**settings["model"], "of_policies": {i: networks[i] for i in networks if i in wanted}}
     settings |= {name: changes[name] for name in _ARGUMENTS if name in changes}

@@ -41,9 +41,9 @@ def of_only_policy(by_policy: Mapping[str, T], name: str, others: str) -> T:
 
 
 def overrides_of(given: Any) -> Any:
-    """Settings that are given as a config: those that are no defaults of its class; anything else as it is."""
-    changes = getattr(given, "changes", None)
-    return changes() if callable(changes) else given
+    """Settings that are given as a config: those that were set in it; anything else as it is."""
+    settings = getattr(given, "given", None)
+    return settings() if callable(settings) else given
 
 
 def own_settings_of(given: Any) -> Mapping[str, Any]:
@@ -61,7 +61,7 @@ class PolicySpec(ByArguments):
             that is written by hand, and does not learn. None: the algorithm's own, which learns.
         observation_space, action_space: spaces of the policy's agents; None: those of the agents that are mapped to it.
         config: settings in which the policy differs from the run (lr, gamma, model, ...), as a dict, by
-            `PPOConfig.overrides(lr=1e-4)`, or a config, whose settings that are no defaults count.
+            `PPOConfig.overrides(lr=1e-4)`, or a config, of which the settings that were set in it count.
     """
 
     policy_class: Any = None
@@ -70,7 +70,7 @@ class PolicySpec(ByArguments):
     config: Mapping[str, Any] | None = None
 
     def __post_init__(self):
-        # A config of Ray's represents its settings that are no defaults, as in evaluation_config.
+        # A config represents the settings that were set in it, as in evaluation_config.
         object.__setattr__(self, "config", overrides_of(self.config))
 
     @classmethod

@@ -281,6 +281,8 @@ class ConfigObject(Settings):
         YAML, sets nothing. Settings that other configs have are passed over where their value is the default there, as
         `to_dict()` of another algorithm's config has them.
 
+        Of a config object, only what was given to it counts, including values that equal the defaults (`given`).
+
         Raises:
             TypeError: for unknown names, with the nearest known ones, and for what is no dict; then nothing is set.
         """
@@ -290,6 +292,7 @@ class ConfigObject(Settings):
         """The dict without settings of other configs, under names of any era, that have their default there."""
         if not isinstance(given, Mapping | ConfigObject):
             raise TypeError(f"{type(self).__name__} takes a dict of settings by their names, but got {given!r:.80}")
+        given = given.given() if isinstance(given, ConfigObject) else given
         passed_over = set()
         for name, value in given.items():
             if isinstance(name, str) and self._find(name) is None and name not in self.own_aliases:

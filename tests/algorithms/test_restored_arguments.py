@@ -6,6 +6,7 @@ import pytest
 
 from rllib import Algorithm, DQNConfig, PPOConfig, load_policy, tune
 from rllib.errors import CheckpointError
+from rllib.policies import PolicySpec
 from rllib.policy import Policy
 
 READERS = {
@@ -81,3 +82,22 @@ def test_the_only_policy_may_be_named(of_dqn, given):
 def test_another_policy_than_the_only_one_is_refused(of_dqn, given):
     with pytest.raises(CheckpointError, match=r"policy_ids.* default_policy$"):
         Algorithm.from_checkpoint(of_dqn, policy_ids=given)
+
+
+def test_of_a_config_counts_what_was_set_in_it(tmp_path):
+    """In all that takes a config for a dict: values that equal the defaults too, others not."""
+    given = PPOConfig().training(lr=PPOConfig().lr)
+    meant = {"lr": given.lr}
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0).training(lr=0.5, gamma=0.5)
+    with config.training(model={"fcnet_hiddens": [4]}).build() as algorithm:
+        checkpoint = algorithm.save(tmp_path / "checkpoint")
+    assert PolicySpec(config=given).config == meant
+    changed = config.copy(copy_frozen=False).update_from_dict(given)
+    assert (changed.lr, changed.gamma, changed.model) == (given.lr, 0.5, config.model)
+    assert PPOConfig.from_dict(given).given() == meant
+    with Algorithm.from_checkpoint(checkpoint, given) as algorithm:
+        assert (algorithm.config.lr, algorithm.config.gamma) == (given.lr, 0.5)
+    explores = PPOConfig().exploration(explore=True)
+    assert PPOConfig().evaluation(evaluation_config=explores).evaluation_config == {"explore": True}
+    of_other = PPOConfig().update_from_dict(DQNConfig().training(gamma=0.5))
+    assert of_other.changes() == {"gamma": 0.5}

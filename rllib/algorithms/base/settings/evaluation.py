@@ -49,7 +49,7 @@ class EvaluationConfig(ConfigObject):
         evaluation_interval: Annotated[int | None, "iterations between evaluations; None: never", at_least(1)] = None,
         evaluation_num_workers: Annotated[int, "processes that evaluate; 0: this one does", at_least(0)] = 0,
         evaluation_config: Annotated[
-            dict | None, "settings that differ in evaluation; those of a config that are no defaults", _OVERRIDES
+            dict | None, "settings that differ in evaluation; of a config, those that were set in it", _OVERRIDES
         ] = None,
         evaluation_duration: Annotated[
             int | Literal["auto"],

@@ -64,7 +64,7 @@ class TrackedRun(ABC):
     package: ClassVar[str]
     login: ClassVar[str]
 
-    def __init__(self, params: Mapping[str, Any], name: str, **options):
+    def __init__(self, params: Mapping[str, Any], name: str, /, **options):
         self._name, self._faults = name, 0
         self._begin(importlib.import_module(self.package), dict(_texts(params)), name, **options)
 
@@ -88,8 +88,8 @@ class TrackedRun(ABC):
             self._faults = 0
 
     @abstractmethod
-    def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
-        """Opens the run.
+    def _begin(self, library, settings: dict[str, Any], name: str, /, **options) -> None:
+        """Opens the run. All but the options are given by position, so that an option may have any name.
 
         Args:
             library: the package.
@@ -112,7 +112,7 @@ class WandbRun(TrackedRun):
 
     package, login = "wandb", "wandb login, or WANDB_API_KEY in the environment"
 
-    def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
+    def _begin(self, library, settings: dict[str, Any], name: str, /, **options) -> None:
         self._run = library.init(**{"config": settings, "name": name, "reinit": "create_new", **options})
 
     def _send(self, numbers: dict[str, float], step: int) -> None:
@@ -132,6 +132,7 @@ class MlflowRun(TrackedRun):
         library,
         settings: dict[str, Any],
         name: str,
+        /,
         tracking_uri: str | None = None,
         experiment_name: str = _PROJECT,
         tags: Mapping[str, str] | None = None,
@@ -169,7 +170,7 @@ class TrackioRun(TrackedRun):
 
     package, login = "trackio", "hf auth login, or HF_TOKEN in the environment"
 
-    def _begin(self, library, settings: dict[str, Any], name: str, **options) -> None:
+    def _begin(self, library, settings: dict[str, Any], name: str, /, **options) -> None:
         given = {"project": _PROJECT, "config": settings, "name": name, **options}
         # In the context of this thread, init() would end the run of another trial.
         self._run, self._step = contextvars.Context().run(lambda: library.init(**given)), 0
@@ -190,7 +191,7 @@ class CometRun(TrackedRun):
     package, login = "comet_ml", "comet login, or COMET_API_KEY in the environment"
 
     def _begin(
-        self, library, settings: dict[str, Any], name: str, tags: Sequence[str] | None = None, **options
+        self, library, settings: dict[str, Any], name: str, /, tags: Sequence[str] | None = None, **options
     ) -> None:
         self._experiment = library.start(**{"mode": "create", "project_name": _PROJECT, **options})
         self._experiment.set_name(name)
@@ -218,6 +219,7 @@ class ClearmlRun(TrackedRun):
         library,
         settings: dict[str, Any],
         name: str,
+        /,
         offline: bool = False,
         tags: Sequence[str] | None = None,
         **options,

@@ -109,6 +109,16 @@ def test_mlflow_gets_names_that_it_takes(calls):
 PACKAGES = {"wandb": "wandb", "trackio": "trackio", "comet": "comet_ml", "clearml": "clearml"}
 
 
+# Names of parameters here, any of which may be one of an option of the tracker.
+@pytest.mark.parametrize("option", ["settings", "library", "params", "self", "options"])
+@pytest.mark.parametrize("name", PACKAGES)
+def test_an_option_may_have_any_name(calls, name, option):
+    recorded = calls(PACKAGES[name], Task=lambda recorded: recorded)
+    TRACKERS[name](PARAMS, "first", **{option: 5}).close()
+    (made,) = [options for method in ("init", "start", "create") for _, options in recorded.of(method)]
+    assert made[option] == 5
+
+
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_fault_of_a_tracker_is_a_warning(calls, caplog, monkeypatch, name):
     calls(PACKAGES[name], Task=lambda recorded: recorded)

@@ -46,6 +46,11 @@ def read_params(directory: Path) -> dict[str, Any]:
     return dict(settings_by_path(_read_object(directory / "params.json")))
 
 
+def is_run(directory: Path) -> bool:
+    """Whether a directory is that of a run, or of a trial: it has its settings, its results or its specification."""
+    return any((directory / name).is_file() for name in ("params.json", "result.json", "run.json"))
+
+
 def read_goals(directory: Path) -> dict[str, float]:
     """Reads the thresholds at which a run of `rllib train` stops, by result key; {} if there are none."""
     stop = _read_object(directory / "run.json").get("stop")

@@ -5,15 +5,20 @@ import json
 import shutil
 from pathlib import Path
 
+import gymnasium
 import pytest
 from multi_agent import BasicMultiAgent
 
+import rllib
 from rllib import DQNConfig, PPOConfig
 from rllib.algorithms.base.algorithm import Algorithm
 from rllib.compat.methods.ray_rllib.settings import OVERRIDES
-from rllib.errors import CheckpointError
+from rllib.errors import CheckpointError, DamagedFileError
 from rllib.policies import PolicySpec
+from rllib.registered import ENVIRONMENTS
+from rllib.storage import signatures
 from rllib.storage.checkpoint import newest_checkpoint
+from tests.envs import CountingEnv
 
 TRAIN = ("train", "PPO", "CartPole-v1", "--defaults", "--name", "run", "num_rollout_workers=0",
          "train_batch_size=20", "sgd_minibatch_size=20", "num_sgd_iter=1", "model.fcnet_hiddens=[4]",
@@ -153,3 +158,150 @@ def test_policies_of_a_checkpoint_name_no_place_outside(tmp_path, is_added):
     for given in (own, {"policies": {"a": None, owner: (None, None, None, own)}}, {OVERRIDES: {"a": own}}):
         with Algorithm.from_checkpoint(checkpoint, given) as algorithm:
             assert algorithm.config_of(owner).replay_buffer_config["storage"] == str(tmp_path / "disk")
+
+
+def small() -> PPOConfig:
+    config = PPOConfig().environment("CartPole-v1").rollouts(num_rollout_workers=0)
+    return config.training(train_batch_size=20, sgd_minibatch_size=20, num_sgd_iter=1, model={"fcnet_hiddens": [4]})
+
+
+ADDRESSES = {
+    "wandb": ({"wandb": {"project": "theirs", "tags": ["a"]}}, {"wandb": {"dir": "/theirs"}}),
+    "mlflow": ({"mlflow": {"tracking_uri": "https://theirs.example"}},),
+    "trackio": ({"trackio": {"space_id": "theirs/space"}}, {"trackio": {}}),
+    "comet": ({"comet": {"workspace": "theirs"}},),
+    "clearml": ({"clearml": {"project_name": "theirs"}},),
+    "listen": ({"listen": "0.0.0.0:0"}, {"listen": "tcp://[::]:0"}, {"listen": "theirs.example:9900"}),
+    "teacher": ({"teacher": "s3://theirs/run"}, {"teacher": {"a": "hf://theirs/run"}}),
+}
+
+
+@pytest.mark.parametrize("name, number", [(name, i) for name, forms in ADDRESSES.items() for i in range(len(forms))])
+def test_settings_of_a_checkpoint_name_no_address(run, monkeypatch, name, number):
+    monkeypatch.setattr("rllib.algorithms.base.reporting.check_package", lambda name: None)
+    monkeypatch.setenv("RLLIB_TOKEN", "token")
+    checkpoint, settings = newest_checkpoint(run), ADDRESSES[name][number]
+    with_settings(checkpoint, **settings, **({"env": None} if name == "listen" else {}))
+    for other in ({}, {"lr": 0.5}, {"log_dir": None}):
+        with pytest.raises(CheckpointError, match=rf"has {name}=.*give {name} again, or use load_user_code"):
+            Algorithm.from_checkpoint(checkpoint, other)
+    if name == "teacher" or "theirs" in str(settings.get("listen")):  # there is nothing at these addresses
+        return
+    section = {"external" if name == "listen" else "reporting": settings}
+    for given in (settings, section, {name: None}) if name != "listen" else ():
+        with Algorithm.from_checkpoint(checkpoint, given) as algorithm:
+            assert algorithm.config[name] == (None if given == {name: None} else settings[name])
+    if settings == {"listen": "0.0.0.0:0"}:
+        with_settings(checkpoint, env="CartPole-v1", listen=None)
+        with Algorithm.from_checkpoint(checkpoint, settings) as algorithm:
+            assert algorithm.config.listen == settings["listen"]
+
+
+@pytest.mark.parametrize("name", ["listen", "input_", "teacher"])
+def test_ports_and_data_of_this_machine_are_no_addresses(run, name):
+    """What is read from a path is data."""
+    checkpoint = newest_checkpoint(run)
+    policy = json.loads((checkpoint / "policies" / "default_policy" / "policy.json").read_text())
+    spaces = {key: policy[key] for key in ("observation_space", "action_space")}
+    forms = {
+        "listen": {"env": None, "listen": "localhost:0", **spaces},
+        "teacher": {"teacher": str(shutil.copytree(checkpoint, run.parent / "other")), "teacher_coeff": 1.0},
+        "input_": {"evaluation_config": {"input_": str(run.parent)}},
+    }
+    with_settings(checkpoint, **forms[name])
+    Algorithm.from_checkpoint(checkpoint).stop()
+
+
+class Launcher(CountingEnv):
+    """Stands for an environment that starts a program."""
+
+    starts_programs = ("program", "arguments")
+
+    def __init__(self, program=None, arguments=()):
+        super().__init__()
+
+    def close(self):
+        pass
+
+
+ENV_CONFIG = {"program": "/theirs"}
+PROGRAMS = {
+    "env_config": lambda: small().environment(Launcher, env_config=ENV_CONFIG),
+    "its arguments": lambda: small().environment(Launcher, env_config={"arguments": ["/theirs"]}),
+    "a registered name": lambda: small().environment("launcher", env_config=ENV_CONFIG),
+    "evaluation_config": lambda: (
+        small().environment(Launcher).evaluation(evaluation_interval=1, evaluation_config={"env_config": ENV_CONFIG})
+    ),
+}
+
+
+@pytest.mark.usefixtures("own_checkpoints")
+@pytest.mark.parametrize("form", PROGRAMS)
+def test_a_checkpoint_starts_no_program(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(ENVIRONMENTS, "_values", {})
+    rllib.register_env("launcher", Launcher)
+    with PROGRAMS[form]().build() as algorithm:
+        checkpoint = algorithm.save(tmp_path / "run" / "checkpoint")
+    Algorithm.from_checkpoint(checkpoint).stop()
+    monkeypatch.setattr(signatures, "_key", bytes(32))
+    name = form if form == "evaluation_config" else "env_config"
+    again = {"env_config": ENV_CONFIG} if form != "its arguments" else {"env_config": {"arguments": ["/theirs"]}}
+    again = {name: again} if name == "evaluation_config" else again
+    for other in ({}, {"env": Launcher}):
+        with pytest.raises(CheckpointError, match=rf"has {name}=.*/theirs.* a program is started .*give {name} again"):
+            Algorithm.from_checkpoint(checkpoint, other)
+    for given in (again, {"env": Launcher, **again}, {"env": CountingEnv, "env_config": {}, "evaluation_config": {}}):
+        Algorithm.from_checkpoint(checkpoint, given).stop()
+
+
+def test_a_checkpoint_records_no_video_where_it_says(tmp_path):
+    """The class of a wrapper that files may not name is code."""
+    with small().environment(env_wrappers=gymnasium.wrappers.NormalizeObservation).build() as algorithm:
+        checkpoint = algorithm.save(tmp_path / "run" / "checkpoint")
+    wrapper = json.loads((checkpoint / "config.json").read_text())["env_wrappers"]
+    text = json.dumps(wrapper).replace("NormalizeObservation", "RecordVideo")
+    with_settings(checkpoint, env_wrappers=json.loads(text.replace("stateful_observation", "rendering")))
+    with pytest.raises(CheckpointError, match=r"holds code of yours.*env_wrappers \(gymnasium.wrappers.*RecordVideo\)"):
+        Algorithm.from_checkpoint(checkpoint)
+
+
+WRITTEN = {
+    "output": lambda run, other: (run / "output").symlink_to(other),
+    "videos": lambda run, other: (run / "videos").symlink_to(other),
+    "result.json": lambda run, other: (run / "result.json").unlink() or (run / "result.json").symlink_to(other / "1"),
+    "a directory": lambda run, other: (run / "steps").mkdir() or (run / "steps" / "1.json").symlink_to(other / "1"),
+}
+
+
+@pytest.mark.parametrize("log_dir", ["kept", "given"])
+@pytest.mark.parametrize("what", WRITTEN)
+def test_a_run_in_python_follows_no_links(run, tmp_path, what, log_dir):
+    """Neither does `output="logdir"`."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "1").touch()
+    WRITTEN[what](run, tmp_path / "other")
+    own = {"log_dir": str(run)}
+    with_settings(newest_checkpoint(run), output="logdir", **own)
+    with pytest.raises(DamagedFileError, match="is a link or no regular file"):
+        Algorithm.from_checkpoint(run, own if log_dir == "given" else {})
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["1"]
+    assert not (tmp_path / "other" / "1").read_bytes()
+
+
+@pytest.mark.parametrize("file", [None, "result.json", "params.json", "run.json"])
+def test_a_checkpoint_that_lies_alone_writes_to_no_directory_around_it(tmp_path, run, file):
+    """As one in a home directory: only the directory of a run is its own."""
+    home = tmp_path / "home"
+    checkpoint = Path(shutil.copytree(newest_checkpoint(run), home / "checkpoint_000001"))
+    with_settings(checkpoint, output=str(home / ".profile"))
+    if file is not None:
+        (home / file).touch()
+        Algorithm.from_checkpoint(checkpoint).stop()
+        return
+    for place in (home, checkpoint):
+        with pytest.raises(CheckpointError, match=r"outside of .*checkpoint_000001.* give output again"):
+            Algorithm.from_checkpoint(place)
+    assert [path.name for path in home.iterdir()] == ["checkpoint_000001"]
+    with_settings(checkpoint, output=None, log_dir=str(home))
+    with Algorithm.from_checkpoint(checkpoint) as algorithm:
+        assert algorithm.config.log_dir is None

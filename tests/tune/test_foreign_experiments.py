@@ -478,6 +478,12 @@ FORMS = {
         {"policies": ["a"], OVERRIDES: {"a": {"replay_buffer_config": {"storage": place}}}},
     ),
     "log_dir": lambda place: ({"log_dir": place}, {"reporting": {"log_dir": place}}),
+    "wandb": lambda place: (
+        {"wandb": {"dir": place}},
+        {"reporting": {"wandb": {"dir": place}}},
+        {"wandb": tune.grid_search([None, {"dir": place}])},
+    ),
+    "listen": lambda place: ({"listen": "elsewhere.example:1"}, {"external": {"listen": "elsewhere.example:1"}}),
 }
 
 

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,15 +14,20 @@ from rllib.algorithms.base.recorded.settings import IN_CONFIG, LOG_DIR
 from rllib.algorithms.base.registry import ALGORITHMS, get_algorithm_class
 from rllib.compat.methods.ray_rllib.settings import OVERRIDES
 from rllib.config.conflicts import Unfit
-from rllib.env.factories.registry import named_environment, register_typed_function
+from rllib.env.factories.registry import named_environment, program_keys, register_typed_function
 from rllib.env.factories.wrapped import named_class
+from rllib.env.policy_server.server_settings import ZEROMQ
+from rllib.env.suites.table import starts_simulator
 from rllib.errors import DamagedFileError
 from rllib.evaluation.postprocess.transitions import n_step_returns
 from rllib.evaluation.random_states import refuse_damaged_streams
 from rllib.moved import present_name
 from rllib.policies import PolicySpec, own_settings_of
+from rllib.remote.url import is_url, place_of
 from rllib.replay.disk import DISK, MEMORY
 from rllib.replay.gpu import GPU
+from rllib.runs.files import is_run
+from rllib.runs.trackers import TRACKERS
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.by_arguments import is_library_path
 from rllib.storage.checkpoint import (
@@ -33,8 +38,9 @@ from rllib.storage.checkpoint import (
     written_by_this_run,
 )
 from rllib.storage.encoding import import_path, importable_path
-from rllib.storage.foreign_files import WRONG_FORM
+from rllib.storage.foreign_files import WRONG_FORM, refuse_links
 from rllib.storage.local_path import expanded, local_path
+from rllib.web.sockets import host_and_port, is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -227,8 +233,9 @@ def saved_config(
         load_user_code: whether user code was loaded.
 
     Raises:
-        CheckpointError: if the settings still name user code that was not loaded, or, in a checkpoint of another run, a
-            path to write to outside of the run's directory.
+        CheckpointError: if the settings still name user code that was not loaded, or, in a checkpoint of another run,
+            what `refuse_places` refuses.
+        DamagedFileError: if the files of another run that would be written to are links.
     """
     try:
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
@@ -236,12 +243,19 @@ def saved_config(
         raise CheckpointError(f"the checkpoint {os.fspath(path)} is damaged: its config.json: {error}") from error
     given = values_in(config, changes)
     config.note_as_warned(config.keys() - given.keys())
+    if isinstance(config.policies, Mapping):  # before settings of single policies are added to them
+        config.multi_agent(policies={policy_id: _known_policy(spec) for policy_id, spec in config.policies.items()})
     world = _without_saved_world(config, state, given)
     config.update_from_dict({name: world[name] for name in world.keys() - given.keys()})
     for each in changes:
         config.update_from_dict(each)
+    if load_user_code and isinstance(config.env, str):
+        register_typed_function(config.env)
+    elif isinstance(config.env, UserCode):
+        config.environment(named_environment(config.env))
     if not load_user_code:
-        run = Path(path).absolute().parent
+        is_own = written_by_this_run(path)
+        run = _directory_of(path, is_own)
         if config.log_dir is not None and "log_dir" not in given and not _is_inside(config.log_dir, run):
             logger.warning(
                 "the run of %s wrote to %s, outside of %s: give log_dir for its files",
@@ -250,7 +264,7 @@ def saved_config(
                 run,
             )
             config.reporting(log_dir=None)
-        if not written_by_this_run(path):
+        if not is_own:
             added = state["algorithm.json"]["agents"].get("policies", {})
             again, own = config_class(), []
             for each in changes:
@@ -262,13 +276,7 @@ def saved_config(
                 [again, *own],
                 f"the checkpoint {os.fspath(path)}",
             )
-    if load_user_code and isinstance(config.env, str):
-        register_typed_function(config.env)
-    elif isinstance(config.env, UserCode):
-        config.environment(named_environment(config.env))
     config.environment(env_wrappers=_known_wrappers(config.env_wrappers))
-    if isinstance(config.policies, Mapping):
-        config.multi_agent(policies={policy_id: _known_policy(spec) for policy_id, spec in config.policies.items()})
     _refuse_unloaded_code(config, path)
     return config
 
@@ -309,6 +317,8 @@ def as_saved(config: AlgorithmConfig, saved: Mapping[str, Any], names: Iterable[
 
 def _is_equal(saved: Any, own: Any) -> bool:
     """Whether two settings are equal; saved ones have lists in place of tuples."""
+    if isinstance(saved, Mapping) and isinstance(own, Mapping):
+        return saved.keys() == own.keys() and all(_is_equal(value, own[name]) for name, value in saved.items())
     if isinstance(saved, list | tuple) and isinstance(own, list | tuple):
         return len(saved) == len(own) and all(map(_is_equal, saved, own))
     return saved == own
@@ -336,6 +346,39 @@ def values_in(config: AlgorithmConfig, changes: Iterable[Mapping[str, Any]]) -> 
     return {name: value for each in changes for name, value in config.values_in(each).items()}
 
 
+def _directory_of(checkpoint: str | os.PathLike, is_own: bool) -> Path:
+    """The directory that a checkpoint may write to: of its run; its own one if it lies alone, as in a home directory.
+
+    Args:
+        checkpoint: its path.
+        is_own: whether this program has written it; it may have written no files of the run yet.
+    """
+    path = Path(checkpoint).absolute()
+    return path.parent if is_own or is_run(path.parent) else path
+
+
+class _Reach(NamedTuple):
+    """What the settings of a file reach outside of the file.
+
+    Attributes:
+        name: the setting.
+        value: its value, or the part of it that counts.
+        effect: what happens there, a clause.
+        place: path that is written to, relative to where the run works; None: it is no path.
+    """
+
+    name: str
+    value: Any
+    effect: str
+    place: str | os.PathLike | None = None
+
+    def is_meant_by(self, given: "_Reach") -> bool:
+        """Whether a setting that the user gave reaches the same."""
+        if self.place is not None:
+            return self.place == given.place
+        return self.name == given.name and _is_equal(self.value, given.value)
+
+
 def refuse_places(
     settings: Sequence[Mapping[str, Any]],
     directory: Path,
@@ -343,33 +386,44 @@ def refuse_places(
     what: str,
     works_in: Path | None = None,
 ) -> None:
-    """Refuses settings of a file that name a path to write to outside of the run's directory.
+    """Refuses settings of a file that name a path to write to outside of the run's directory, an address, or a program.
+
+    Addresses are those of trackers, of teachers, and those that other machines can connect to. Paths that are only
+    read are not refused.
 
     Args:
         settings: configs to which the file may lead; dicts of settings by their names here, where there is no config.
         directory: directory of the run.
-        given: the same of the settings that do not come from the file: the paths that they name may be written to.
+        given: the same of the settings that do not come from the file: what they name is not refused.
         what: description of the file, for error messages.
         works_in: directory from which relative paths lead, of the processes that write; None: the present one.
 
     Raises:
         CheckpointError: if there is such a setting.
+        DamagedFileError: if there are links in a directory of the run that is written to.
     """
 
-    def path_of(place: str | os.PathLike) -> Path:
-        return local_path(Path(works_in or "", expanded(place))).resolve()
+    def resolved(reach: _Reach) -> _Reach:
+        if reach.place is None:
+            return reach
+        return reach._replace(place=local_path(Path(works_in or "", expanded(reach.place))).resolve())
 
-    named = [entry for each in settings for entry in _places_of(each)]
+    named = [resolved(reach) for each in settings for reach in _reaches(each)]
     # Else nothing is written to the path of output_config.
     to_path_in_config = any(each.get("output", None) == IN_CONFIG for each in settings)
-    meant = {path_of(place) for each in given for _, _, place in _places_of(each)} if named else set()
-    for name, value, place in named:
-        if name == "output_config" and not to_path_in_config:
+    meant = [resolved(reach) for each in given for reach in _reaches(each, is_given=True)] if named else []
+    for reach in named:
+        if reach.name == "output_config" and not to_path_in_config:
             continue
-        if path_of(place) not in meant and not _is_inside(path_of(place), directory):
+        if reach.place is not None and _is_inside(reach.place, directory):
+            if reach.place.is_dir():
+                refuse_links(reach.place)
+        elif not any(map(reach.is_meant_by, meant)):
+            where = "" if reach.place is None else f", outside of {directory}"
+            without = f" {reach.name}=None leaves it out." if reach.name in TRACKERS else ""
             raise CheckpointError(
-                f"{what} has {name}={value!r:.200}, and files are written there, outside of {directory}. If that is "
-                f"meant, give {name} again, or use load_user_code (--load-user-code) if you trust its origin."
+                f"{what} has {reach.name}={reach.value!r:.200}, and {reach.effect}{where}. If that is meant, give "
+                f"{reach.name} again, or use load_user_code (--load-user-code) if you trust its origin.{without}"
             )
 
 
@@ -384,25 +438,78 @@ _PLACES: dict[str, tuple[str | None, tuple[str, ...]]] = {
     "output_config": ("path", ()),
     "replay_buffer_config": ("storage", (MEMORY, GPU, DISK)),
 }
+_WRITTEN = "files are written there"
 
 
-def _places_of(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any, str | os.PathLike]]:
-    """(setting, value, path to write to that it names), of the settings that policies have of their own too."""
+def _reaches(settings: Mapping[str, Any], is_given: bool = False) -> Iterator[_Reach]:
+    """What settings reach, those that policies have of their own too.
+
+    Args:
+        settings: a config, or a dict of settings by their names here.
+        is_given: whether they are all that the user gave: its env_config may be of an environment in the file.
+    """
     for name, (key, words) in _PLACES.items():
         value = settings.get(name, None)
         place = value if key is None else value.get(key) if isinstance(value, Mapping) else None
         if isinstance(place, str | os.PathLike) and place not in words:
-            yield name, value if key is None else {key: place}, place
+            yield _Reach(name, value if key is None else {key: place}, _WRITTEN, place)
+    for name in TRACKERS:
+        if (options := settings.get(name, None)) is not None:
+            yield _Reach(name, options, "results are sent there")
+    if isinstance(address := settings.get("listen", None), str) and not _is_of_this_machine(address):
+        yield _Reach("listen", address, "other machines can connect there")
+    teacher = None if getattr(settings, "leaves_teachers_alone", False) else settings.get("teacher", None)
+    for each in teacher.values() if isinstance(teacher, Mapping) else (teacher,):
+        if isinstance(each, str) and _is_url(each):
+            yield _Reach("teacher", each, "it is read from this address")
+    yield from _reaches_of_environment("env_config", settings.get("env", None), settings, is_given)
+    if isinstance(evaluation := settings.get("evaluation_config", None), Mapping):
+        env = evaluation.get("env", settings.get("env", None))
+        yield from _reaches_of_environment("evaluation_config", env, evaluation, is_given)
     policies = settings.get("policies", None)
     for spec in policies.values() if isinstance(policies, Mapping) else ():
         if own := own_settings_of(spec):
-            yield from _places_of(settings.values_in(own) if isinstance(settings, AlgorithmConfig) else own)
+            own = settings.values_in(own) if isinstance(settings, AlgorithmConfig) else own
+            asks_none = getattr(settings, "leaves_teachers_alone", False)
+            yield from _reaches({name: value for name, value in own.items() if not (asks_none and name == "teacher")})
 
 
-def names_changed_policies(state: State, given: Mapping[str, Any]) -> bool:
+def _reaches_of_environment(name: str, env: Any, settings: Mapping[str, Any], is_given: bool) -> Iterator[_Reach]:
+    """What the env_config of settings reaches by this environment.
+
+    Args:
+        name: name of the setting, for messages.
+    """
+    given = settings.get("env_config", None)
+    if not isinstance(given, Mapping):
+        return
+    for key in given if is_given else program_keys(env):
+        if given.get(key):
+            yield _Reach(name, {key: given[key]}, "a program is started with it")
+    folder = video.get("folder") if isinstance(video := given.get("video"), Mapping) else None
+    if isinstance(folder, str | os.PathLike) and (is_given or starts_simulator(env)):
+        yield _Reach(name, {"video": video}, _WRITTEN, folder)
+
+
+def _is_of_this_machine(address: str) -> bool:
+    """Whether only programs of this machine reach a value of `listen`; a value of another form is refused later."""
+    try:
+        return is_loopback(host_and_port(address.removeprefix(ZEROMQ))[0])
+    except ValueError:
+        return True
+
+
+def _is_url(text: str) -> bool:
+    try:
+        return is_url(place_of(text))
+    except ValueError:  # nothing is read from it
+        return False
+
+
+def names_changed_policies(state: State, given: Collection[str]) -> bool:
     """Whether settings that name policies are given, and the saved run has added or removed policies."""
     changes = state["algorithm.json"]["agents"]
-    return any(name in given for name in _ARGUMENTS) and ("policies" in changes or "removed" in changes)
+    return any(name in given for name in (*_ARGUMENTS, OVERRIDES)) and ("policies" in changes or "removed" in changes)
 
 
 def take_policies(

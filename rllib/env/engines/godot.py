@@ -49,8 +49,8 @@ class GodotEnv(MultiAgentEnv):
         TimeoutError, ConnectionError: see GodotGame.
     """
 
-    # A name in a file or a checkpoint may not make it (registry.py): it starts the program that it is given.
-    starts_programs: ClassVar = True
+    # A name in a file or a checkpoint may not make it (registry.py): it starts the program that these arguments name.
+    starts_programs: ClassVar = ("program", "arguments")
 
     def __init__(
         self,

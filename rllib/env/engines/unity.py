@@ -39,8 +39,8 @@ class Unity3DEnv(MultiAgentEnv):
         ImportError: if mlagents_envs is not installed.
     """
 
-    # A name in a file or a checkpoint may not make it (registry.py): it starts the program that it is given.
-    starts_programs: ClassVar = True
+    # A name in a file or a checkpoint may not make it (registry.py): it starts the program that these arguments name.
+    starts_programs: ClassVar = ("file_name",)
 
     def __init__(
         self,

@@ -429,7 +429,7 @@ def _resolve_name(name: str) -> EnvFactory:
     if module_name:
         module = _import_module(module_name, name)
         found = getattr(module, env_id, None)
-        if getattr(found, "starts_programs", False):
+        if getattr(found, "starts_programs", ()):
             raise ValueError(
                 f"environment {name!r} starts the program that its config names, so a name, which can come from a "
                 "file, may not represent it. Give the class itself, or register it: register_env(name, function)."
@@ -477,6 +477,13 @@ def named_environment(code: UserCode) -> type | UserCode:
         return code  # the place of something pickled
     found = import_path(code.reference)
     return found if is_environment_class(found) else code
+
+
+def program_keys(env: Any) -> tuple[str, ...]:
+    """Keys of env_config that name a program, or its arguments, which an environment of this class or name starts."""
+    if isinstance(env, str):
+        env = ENVIRONMENTS.get(env) if env in ENVIRONMENTS else None
+    return getattr(getattr(env, "func", env), "starts_programs", ())
 
 
 def module_of(name: str) -> str:

@@ -224,9 +224,9 @@ def resolve_wrappers(given) -> tuple[EnvWrapper, ...]:
 
 
 def named_class(reference: str) -> type | None:
-    """The class that a checkpoint's "module:qualname" names, if it is a wrapper of the modules that may be named."""
+    """The class that a checkpoint's "module:qualname" names, if it is a wrapper that may be named."""
     module_name, _, name = reference.partition(":")
-    for module in MODULES:
+    for module in MODULES if name not in REFUSED else ():  # one of them writes to a folder of its choice
         if module_name == module or module_name.startswith(f"{module}."):
             return _class(module, name)
     return None

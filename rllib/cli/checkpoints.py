@@ -11,6 +11,7 @@ from rllib.algorithms.base.config import AlgorithmConfig, alone
 from rllib.algorithms.base.recorded.settings import SAMPLER
 from rllib.algorithms.families.teacher import Unasked
 from rllib.cli.failures import Mistake, storage_input
+from rllib.compat.methods.ray_rllib.settings import OVERRIDES
 from rllib.did_you_mean import similar_path
 from rllib.env.suites.table import starts_simulator
 from rllib.offline.stream import Unread
@@ -18,13 +19,14 @@ from rllib.policies import own_settings_of
 from rllib.remote.download import is_copy, local_checkpoint
 from rllib.remote.url import is_url, place_of
 from rllib.replay.disk import MEMORY
-from rllib.replay.gpu import GPU
 from rllib.sample_batch import DEFAULT_POLICY
 from rllib.storage.checkpoint import newest_checkpoint, read_checkpoint
 from rllib.storage.local_path import local_path
 
 # Settings changed here whose dicts are merged with those that are there.
 _MERGED = {"replay_buffer_config"}
+# Names of the settings of a replay.
+_REPLAYS = ("replay_buffer_config", "replay_buffer_kwargs")
 # Names of recorded data in evaluation_config.
 _DATA = {"input_", "input"}
 
@@ -70,6 +72,7 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
     """Restores the algorithm of a checkpoint for acting in this process alone, on the CPU if there is no GPU.
 
     Recorded data and teachers that it has learned from are not read again: they may be large, or not be there any more.
+    Nothing is logged, recorded or served, and replays are in memory.
 
     Args:
         checkpoint: its directory.
@@ -80,8 +83,10 @@ def acting_algorithm(checkpoint: Path, load_user_code: bool, **overrides) -> Alg
     own = {**alone(settings), "num_cpus_per_learner": "auto", "output": None, "log_dir": None}
     if settings.get("num_gpus") and not _has_gpu():
         own |= {"num_gpus": 0, "learner_collective": "auto"}
-        if settings.get("replay_buffer_config", {}).get("storage") == GPU:
-            own["replay_buffer_config"] = {"storage": MEMORY}
+    if settings.get("listen") is not None:
+        own["listen"] = None
+    if "replay_buffer_config" in settings:
+        own |= _small_replays(settings, _settings_of_policies(checkpoint, settings))
     if not isinstance(given := settings.get("input_", SAMPLER), str) or given != SAMPLER:
         own |= _without_data(checkpoint)
     if settings.get("demonstrations") is not None:
@@ -114,10 +119,41 @@ def _has_teacher(checkpoint: Path, settings: Mapping[str, Any]) -> bool:
     """Whether the run of a checkpoint, or one of its policies, has a teacher."""
     if settings.get("teacher") is not None or "teacher" not in settings:
         return settings.get("teacher") is not None
+    return any(own.get("teacher") is not None for own in _settings_of_policies(checkpoint, settings).values())
+
+
+def _settings_of_policies(checkpoint: Path, settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Policy id -> its own settings, of the policies that the run of a checkpoint had at its end."""
     name, given = "algorithm.json", settings.get("policies")
-    added = read_checkpoint(checkpoint, only=name).get(name, {}).get("agents", {}).get("policies", {})
-    specs = [*added.values(), *(given.values() if isinstance(given, Mapping) else ())]
-    return any(own_settings_of(spec).get("teacher") is not None for spec in specs)
+    changes = read_checkpoint(checkpoint, only=name).get(name, {}).get("agents", {})
+    added, removed = changes.get("policies", {}), changes.get("removed", ())
+    first = {i: spec for i, spec in given.items() if i not in removed} if isinstance(given, Mapping) else {}
+    return {policy_id: own_settings_of(spec) for policy_id, spec in {**first, **added}.items()}
+
+
+def _small_replays(settings: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Settings by which replays are in memory, and take little of it unless checkpoints have their rows.
+
+    Args:
+        settings: those of the run.
+        policies: policy id -> its own settings.
+    """
+    least = max(settings.get("num_steps_sampled_before_learning_starts", 0), settings["train_batch_size"])
+    flat = {policy_id: {**own, **(own.get("training") or {})} for policy_id, own in policies.items()}
+    has_rows = any(each.get("store_buffer_in_checkpoints") for each in (settings, *flat.values()))
+
+    def small(replay: Mapping[str, Any]) -> dict[str, Any]:
+        sizes = {} if has_rows else {"capacity": min(replay.get("capacity", least), least)}
+        return {"storage": MEMORY, **sizes}
+
+    of_policies = {
+        policy_id: {"replay_buffer_config": {**replay, **small(replay)}}
+        for policy_id, own in flat.items()
+        for name in _REPLAYS
+        if isinstance(replay := own.get(name), Mapping)
+    }
+    changes = {"replay_buffer_config": small(settings["replay_buffer_config"])}
+    return {**changes, OVERRIDES: of_policies} if of_policies else changes
 
 
 def _without_data(checkpoint: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from multi_agent import BasicMultiAgent
 
 from rllib import DQNConfig, IMPALAConfig, PPOConfig, SACConfig
 from rllib.algorithms.base.config import alone
@@ -11,6 +12,8 @@ from rllib.algorithms.base.registry import algorithm_names, get_algorithm_config
 from rllib.cli import command
 from rllib.cli.checkpoints import acting_algorithm
 from rllib.evaluation.rollout_worker import RolloutWorker
+from rllib.policies import RandomPolicy
+from rllib.runs.trackers import TRACKERS
 from rllib.serving.learning.trainer import Trainer
 from rllib.serving.loaded_policy import load_policy
 from tests.damage import rewrite
@@ -100,6 +103,47 @@ def test_a_result_of_such_a_run_is_of_the_episodes_that_were_asked_for(run, monk
     monkeypatch.chdir(run.parent)
     done = CliRunner().invoke(command, ["evaluate", "run", "--episodes", "2", "--json"])
     assert json.loads(done.output)["episodes"] == 2
+
+
+@pytest.mark.parametrize("has_rows", [False, True])
+@pytest.mark.parametrize("of", ["run", "policy", "added policy", "section of a policy"])
+def test_acting_needs_no_replay(tmp_path, of, has_rows):
+    """Whatever disk or size it has: that of a foreign checkpoint, or more than fits here."""
+    (tmp_path / "disk").mkdir()
+    replay = {"replay_buffer_config": {"storage": str(tmp_path / "disk"), "capacity": 5000}}
+    config = DQNConfig().rollouts(num_rollout_workers=0).training(model={"fcnet_hiddens": [4]}, hiddens=[])
+    config.training(store_buffer_in_checkpoints=has_rows)
+    own = {"training": replay} if of == "section of a policy" else replay
+    if of == "run":
+        config.environment("CartPole-v1").training(**replay)
+    else:
+        policies = {"a": None, "b": own if of != "added policy" else None, "random": RandomPolicy}
+        config.environment(BasicMultiAgent).multi_agent(policies=policies, policy_mapping_fn="b")
+    with config.build() as algo:
+        if of == "added policy":
+            algo.add_policy("c", config=own, policies_to_train=["a", "b", "c"])
+        checkpoint = algo.save(tmp_path / "run" / "checkpoint")
+    with acting_algorithm(checkpoint, False) as algo:
+        for policy_id in algo.trainees:
+            kept = algo.config_of(policy_id).replay_buffer_config
+            assert kept["storage"] == "memory" and (kept["capacity"] < 5000) == (not has_rows)
+        assert of != "added policy" or "c" in algo.policies
+    assert not any((tmp_path / "disk").iterdir())
+
+
+def test_acting_logs_and_listens_nowhere(tmp_path):
+    config = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [4]})
+    with config.rollouts(num_rollout_workers=0).build() as algo:
+        checkpoint = algo.save(tmp_path / "checkpoint")
+    spaces = json.loads((checkpoint / "policies" / "default_policy" / "policy.json").read_text())
+    settings = json.loads((checkpoint / "config.json").read_text()) | {name: {} for name in TRACKERS}
+    settings |= {"env": None, "listen": "0.0.0.0:0"}
+    settings |= {name: spaces[name] for name in ("observation_space", "action_space")}
+    rewrite(checkpoint, "config.json", json.dumps(settings).encode())
+    with acting_algorithm(checkpoint, False) as algo:
+        assert not any(algo.config[name] is not None for name in (*TRACKERS, "listen"))
+    done = CliRunner().invoke(command, ["evaluate", str(checkpoint), "--env", "CartPole-v1", "--episodes", "1"])
+    assert done.exit_code == 0, done.output
 
 
 def test_a_replay_of_a_gpu_is_in_memory_whatever_else_of_it_is_changed(tmp_path, monkeypatch):

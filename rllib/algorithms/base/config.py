@@ -39,6 +39,7 @@ from rllib.evaluation.callbacks import callbacks_problem
 from rllib.models.dense.network_spec import NetworkSpec
 from rllib.models.model_settings import OF_MEMORIES
 from rllib.runs.run_log import refuse_earlier_run
+from rllib.runs.trackers import TRACKERS
 from rllib.storage.local_path import local_path
 from rllib.web.sockets import host_and_port
 
@@ -58,8 +59,9 @@ _BATCH_TOLERANCE = 0.1
 
 
 def alone(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes to these settings by which an algorithm does everything in its own process."""
-    changes = dict.fromkeys(_PROCESSES, 0)
+    """Changes to these settings by which an algorithm does everything in its own process, and logs to no tracker."""
+    changes: dict[str, Any] = dict.fromkeys(_PROCESSES, 0)
+    changes |= {name: None for name in TRACKERS if settings.get(name) is not None}
     changes |= {name: value for name, value in _NEED_PROCESSES.items() if settings.get(name)}
     if settings.get("evaluation_duration") == "auto":  # as long as the parallel training
         changes["evaluation_duration"] = AlgorithmConfig.settings["evaluation_duration"].default

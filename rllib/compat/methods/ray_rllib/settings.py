@@ -52,7 +52,7 @@ def take_defaults_of_class(config: Any) -> None:
 OVERRIDES = "algorithm_config_overrides_per_module"
 
 
-def with_overrides(policies: Any, overrides: Mapping[str, Any]) -> dict[str, PolicySpec]:
+def with_overrides(policies: Any, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """`policies` with further settings of single policies, by RLlib's name OVERRIDES.
 
     Args:
@@ -67,15 +67,13 @@ def with_overrides(policies: Any, overrides: Mapping[str, Any]) -> dict[str, Pol
             f"{OVERRIDES} needs the ids of the policies, in the same call or before: .multi_agent(policies="
             f"{set(overrides)!r}, {OVERRIDES}=...). Settings of an only policy are those of the run."
         )
-    specs = {
-        policy_id: PolicySpec.of(policies[policy_id] if isinstance(policies, Mapping) else None, policy_id)
-        for policy_id in policies
-    }
+    specs = dict(policies) if isinstance(policies, Mapping) else dict.fromkeys(policies)
     for policy_id, own in overrides.items():
         if policy_id not in specs:
             raise TypeError(f"{OVERRIDES} has settings for {policy_id!r}, but the policies are {', '.join(specs)}")
         given = PolicySpec(config=own).config or {}
-        specs[policy_id] = dataclasses.replace(specs[policy_id], config={**(specs[policy_id].config or {}), **given})
+        spec = PolicySpec.of(specs[policy_id], policy_id)
+        specs[policy_id] = dataclasses.replace(spec, config={**(spec.config or {}), **given})
     return specs
 
 

@@ -131,7 +131,9 @@ def export_policy(
             "makes one of a checkpoint; rllib export PATH exports a checkpoint from the shell."
         )
     if format == WEIGHTS_FORMAT or local_path(path).suffix.lower() == WEIGHTS_SUFFIX:
-        raise ExportError(f"{os.fspath(path)} ends as files of weights alone: export_weights(policy, path) writes them")
+        raise ExportError(
+            f"{os.fspath(path)}: {WEIGHTS_FORMAT} files have weights alone. export_weights(policy, path) writes them."
+        )
     format = checked_format(path, format)
     form = FORMATS[format]
     path = _with_suffix(path, form.suffix)

@@ -128,6 +128,11 @@ OTHER_NETWORKS = {
     "activation": (PPOConfig, {}, {"model": {"fcnet_activation": "relu"}}),
     "memory": (PPOConfig, {}, {"model": {"use_lstm": True, "lstm_cell_size": 4}}),
     "no memory": (PPOConfig, {"model": {"use_lstm": True, "lstm_cell_size": 4}}, {"model": {"use_lstm": False}}),
+    "layers of a policy's own": (
+        PPOConfig,
+        {"model": {"fcnet_hiddens": [6], "fcnet_activation": "relu"}},
+        {"model": {"fcnet_hiddens": [5]}},
+    ),
     "filter": (PPOConfig, {}, {"observation_filter": "MeanStdFilter"}),
     "a section": (PPOConfig, {}, {"rollouts": {"observation_filter": "MeanStdFilter"}}),
 }
@@ -143,6 +148,10 @@ def test_settings_that_a_copied_network_does_not_have_are_refused(config_class, 
             with pytest.raises(ValueError, match=asks):
                 algo.add_policy("copy", policy=main, config=given, policies_to_train=to_train)
         assert set(algo.policies) == {"main", "other"}
+        parts = [{"model": {name: value}} for name, value in own.get("model", {}).items()]  # of the policy's own dict
+        for number, part in enumerate(parts):
+            copied = algo.add_policy(f"copy_{number}", policy=main, config=part, policies_to_train=["main"])
+            assert copied.config.model == main.config.model
         # Settings that say what the network is are none of another one.
         algo.add_policy("copy", policy=main, config={**own, "lr": 1e-5}, policy_mapping_fn=first_and("copy"))
         for _ in range(3):
@@ -175,6 +184,7 @@ def test_a_frozen_policy_learns_only_if_its_network_fits_its_settings(config_cla
         with pytest.raises(ValueError, match=rf"policy 'foreign' cannot learn, since .*{differs} is"):
             learns(algo, ["main", "foreign"])
         assert set(algo.trainees) == {"main"}
+        algo.set_policies_to_train(lambda policy_id, batch=None: policy_id == "main")  # which leaves it out
         algo.train()
         algo.add_policy("fits", policy=foreign, config=own, policy_mapping_fn=first_and("fits"))
         algo.set_policies_to_train(["main", "fits"])

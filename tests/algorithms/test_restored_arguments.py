@@ -101,3 +101,13 @@ def test_of_a_config_counts_what_was_set_in_it(tmp_path):
     assert PPOConfig().evaluation(evaluation_config=explores).evaluation_config == {"explore": True}
     of_other = PPOConfig().update_from_dict(DQNConfig().training(gamma=0.5))
     assert of_other.changes() == {"gamma": 0.5}
+
+
+def test_a_dict_of_all_settings_gives_those_that_are_no_defaults():
+    """As of `to_dict`, and of a checkpoint: the others belong to the run, or cannot be changed in evaluation."""
+    for read in (PPOConfig.from_dict, lambda settings: PPOConfig().update_from_dict(settings)):
+        assert PolicySpec(config=read(PPOConfig().training(lr=0.1).to_dict())).config == {"lr": 0.1}
+        explores = read(PPOConfig().exploration(explore=False).to_dict())
+        config = PPOConfig().environment("CartPole-v1").evaluation(evaluation_config=explores)
+        assert config.evaluation_config == {"explore": False}
+        config.validate()

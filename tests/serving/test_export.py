@@ -44,7 +44,7 @@ from rllib.models.user.model_v2 import ModelV2Spec, RecurrentNetwork, TorchFC
 from rllib.models.user.module import CustomSpec, RecurrentSpec
 from rllib.models.user.user_model import UserModelSpec
 from rllib.policies import PolicySpec
-from rllib.serving.export import checked_format, export_policy, export_weights
+from rllib.serving.export import FORMATS, checked_format, export_policy, export_weights
 from rllib.serving.exported_policy import ExportedPolicy, ExportError
 from tests.algorithms.test_custom_networks import Cell, Net, Q
 from tests.algorithms.test_recall import RecurrentPPO
@@ -539,18 +539,19 @@ def test_an_export_that_differs_is_not_written(tmp_path, monkeypatch):
 def test_a_full_disk_is_an_error_that_names_the_file(format, tmp_path, monkeypatch):
     """Written by torch itself, the file would end the process."""
     needs(format)
+    path = (tmp_path / "policy").with_suffix(FORMATS[format].suffix)
 
     def full(dir, prefix):
         draft = tmp_path / "draft"
         draft.mkdir()
-        (draft / "policy.x").symlink_to("/dev/full")
+        (draft / path.name).symlink_to("/dev/full")
         return contextlib.nullcontext(draft)
 
     monkeypatch.setattr("rllib.serving.export.tempfile.TemporaryDirectory", full)
     with ppo().environment("CartPole-v1").build() as algo, pytest.raises(OSError) as caught:
-        export_policy(algo, tmp_path / "policy.x", format)
-    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "policy.x"))
-    assert not (tmp_path / "policy.x").exists()
+        export_policy(algo, path, format)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    assert not path.exists()
 
 
 def test_what_cannot_be_exported_is_named(tmp_path):
@@ -579,8 +580,9 @@ def test_a_suffix_of_another_format_is_refused(name, format, tmp_path):
     with ppo().environment("CartPole-v1").build() as algo:
         with pytest.raises(ExportError, match=told):
             export_policy(algo, tmp_path / name, format)
-        with pytest.raises(ExportError, match="ends as files of weights alone"):
-            export_policy(algo, tmp_path / "policy.safetensors", format)
+        for weights in ((tmp_path / "policy.safetensors", format), (tmp_path / "policy", "safetensors")):
+            with pytest.raises(ExportError, match=r"safetensors files have weights alone. export_weights\("):
+                export_policy(algo, *weights)
         with pytest.raises(ExportError, match="this writes weights alone"):
             export_weights(algo.get_policy(), tmp_path / name)
     assert not list(tmp_path.iterdir())

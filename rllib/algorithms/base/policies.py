@@ -138,6 +138,21 @@ def described(
     return specs
 
 
+def settings_of_copy(run: AlgorithmConfig, source: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy's own settings, with changes for a copy of it; a dict such as `model` changes keys of the policy's dict.
+
+    Args:
+        run: settings of the run.
+        source: the policy's own settings.
+        given: the changes. Both may be under names of any era.
+    """
+    own, changes = run.values_in(source), run.values_in(given)
+    for name, value in changes.items():
+        both = run.settings[name].merged and isinstance(value, Mapping) and isinstance(own.get(name), Mapping)
+        own[name] = {**own[name], **value} if both else value
+    return own
+
+
 def refuse_other_network(policy_id: str, network: NetworkSpec, asked: NetworkSpec, before: NetworkSpec) -> None:
     """Refuses settings, given for a copy of a policy, that ask for another network than the one that is copied.
 

@@ -17,6 +17,7 @@ from rllib.algorithms.base.policies import (
     policy_configs,
     refuse_other_network,
     refuse_to_learn,
+    settings_of_copy,
 )
 from rllib.algorithms.base.space_rules import naming_settings
 from rllib.evaluation.callbacks import hears
@@ -87,7 +88,7 @@ class SeveralAgents(Acting):
         # The settings by which the given policy's network was made.
         source = next((agents.specs[own].config for own, each in self.policies.items() if each is policy), None) or {}
         if source:
-            config = {**source, **(config or {})}
+            config = settings_of_copy(self.config, source, config or {})
         spec = PolicySpec(policy_cls, observation_space, action_space, config)
         if policy is not None and observation_space is None:
             spec = replace(spec, observation_space=policy.observation_space, action_space=policy.action_space)
@@ -200,6 +201,8 @@ class SeveralAgents(Acting):
         """
         trained = set(self.trainees)
         for policy_id in agents.settings.trained - trained:
+            if not _is_to_learn(agents, policy_id):
+                continue
             policy = self.policies[policy_id]
             spaces = policy.observation_space, policy.action_space
             refuse_to_learn(policy_id, policy.spec, self.make_policy_spec(*spaces, self.config_of(policy_id)))
@@ -306,3 +309,11 @@ class SeveralAgents(Acting):
         from rllib.algorithms.base import policy_changes
 
         return policy_changes
+
+
+def _is_to_learn(agents: "Agents", policy_id: str) -> bool:
+    """Whether policies_to_train lets a policy learn now; a function of the batch alone does not say."""
+    try:
+        return bool(agents.trains(policy_id, None))
+    except Exception:
+        return False

@@ -193,22 +193,40 @@ def json_object(content: bytes) -> dict[str, Any]:
     return value
 
 
-def refuse_links(directory: Path) -> None:
-    """Checks that the files of a directory, and below, can be written.
+def refuse_links(directory: Path, *further: Path) -> None:
+    """Checks that writing to the files of a directory, and below, changes nothing outside of it.
+
+    Links may lead to a place in the directory, also to one that does not exist: trackers and users make such links, as
+    to the latest run or the best checkpoint. What they lead to is checked as well.
+
+    Args:
+        directory: the directory.
+        further: directories below it that are written to, whatever their names are.
 
     Raises:
-        DamagedFileError: if one is a link or no regular file, so that writing to it would change something else.
+        DamagedFileError: if one is a link that leads out of the directory, or neither a file nor a directory.
     """
-    waiting = [directory] if directory.exists() else []
+    root, waiting, seen = os.path.realpath(directory), [str(directory), *map(str, further)], set()
     while waiting:
-        for entry in os.scandir(waiting.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                # Into checkpoints nothing is written, and they are read without following links.
-                waiting += [] if entry.name.startswith("checkpoint_") else [entry]
-            elif not entry.is_file(follow_symlinks=False):
+        path = waiting.pop()
+        place = os.path.realpath(path)
+        if not Path(place).is_relative_to(root):
+            raise DamagedFileError(
+                f"{path!r} is a link that leads out of {directory}, and writing to it would change something else. "
+                "Remove it, or copy its target: cp -rL"
+            )
+        if place in seen or not os.path.isdir(place):
+            continue
+        seen.add(place)
+        for entry in os.scandir(place):
+            if entry.is_symlink():
+                waiting.append(entry.path)
+            elif entry.is_dir():
+                # Into checkpoints nothing is written, unless by a link, and they are read without following links.
+                waiting += [] if entry.name.startswith("checkpoint_") else [entry.path]
+            elif not entry.is_file():
                 raise DamagedFileError(
-                    f"{entry.path!r} is a link or no regular file, and writing to it would change something else. "
-                    "Remove it, or copy its target: cp -rL"
+                    f"{entry.path!r} is no regular file, and writing to it would change something else. Remove it."
                 )
 
 

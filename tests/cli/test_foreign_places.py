@@ -50,6 +50,24 @@ LINKS = {
         shutil.copytree(newest_checkpoint(run), other / "checkpoint_000009")
     ),
     "a file": lambda run, other: (run / "progress.csv").unlink() or (run / "progress.csv").symlink_to(other / "new"),
+    "a chain": lambda run, other: (run / "one").symlink_to("two") or (run / "two").symlink_to(other),
+    "by a checkpoint": lambda run, other: (
+        (newest_checkpoint(run) / "more").mkdir()
+        or (newest_checkpoint(run) / "more" / "1.gif").symlink_to(other / "1.gif")
+        or (run / "videos").symlink_to(newest_checkpoint(run) / "more")
+    ),
+    "by a missing directory": lambda run, other: (run / "videos").symlink_to("missing/../../other/new"),
+}
+INSIDE = {
+    "best": lambda run: (run / "best").symlink_to(newest_checkpoint(run).name),
+    "latest-run": lambda run: (run / "wandb" / "run-1").mkdir(parents=True)
+    or (run / "wandb" / "latest-run").symlink_to("run-1"),
+    "debug.log": lambda run: (run / "wandb" / "logs").mkdir(parents=True)
+    or (run / "wandb" / "logs" / "1.log").touch()
+    or (run / "wandb" / "debug.log").symlink_to(run / "wandb" / "logs" / "1.log"),
+    "a removed checkpoint": lambda run: (run / "best").symlink_to("checkpoint_000000"),
+    "a chain": lambda run: (run / "best").symlink_to("newest") or (run / "newest").symlink_to("checkpoint_000001"),
+    "a circle": lambda run: (run / "videos").mkdir() or (run / "videos" / "up").symlink_to(".."),
 }
 
 
@@ -60,13 +78,24 @@ def test_resume_follows_no_links(run, tmp_path, rllib_command, what):
     LINKS[what](run, other)
     before = sorted(other.iterdir())
     result = rllib_command("train", "--resume", str(run), "--stop", "iterations=2", "-q")
-    assert result.exit_code == 2 and "is a link or no regular file" in result.output, result.output
+    assert result.exit_code == 2 and "is a link that leads out of" in result.output, result.output
     assert sorted(other.iterdir()) == before
     if what == "a checkpoint":
         with pytest.raises(CheckpointError, match="symbolic link, which is not followed"):
             Algorithm.from_checkpoint(run)
         evaluated = rllib_command("evaluate", str(run), "--episodes", "1")
         assert evaluated.exit_code and "symbolic link" in evaluated.output and "Traceback" not in evaluated.output
+
+
+@pytest.mark.parametrize("what", INSIDE)
+def test_links_inside_of_a_run_are_its_own(run, tmp_path, rllib_command, what):
+    INSIDE[what](run)
+    with_settings(newest_checkpoint(run), log_dir=str(run))
+    for overrides in ({}, {"log_dir": str(run)}):
+        Algorithm.from_checkpoint(newest_checkpoint(run), overrides).stop()
+    with_settings(newest_checkpoint(run), log_dir=None)
+    result = rllib_command("train", "--resume", str(run), "--stop", "iterations=2", "-q")
+    assert result.exit_code == 0, result.output
 
 
 PLACES = {
@@ -282,7 +311,7 @@ def test_a_run_in_python_follows_no_links(run, tmp_path, what, log_dir):
     WRITTEN[what](run, tmp_path / "other")
     own = {"log_dir": str(run)}
     with_settings(newest_checkpoint(run), output="logdir", **own)
-    with pytest.raises(DamagedFileError, match="is a link or no regular file"):
+    with pytest.raises(DamagedFileError, match="is a link that leads out of"):
         Algorithm.from_checkpoint(run, own if log_dir == "given" else {})
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["1"]
     assert not (tmp_path / "other" / "1").read_bytes()

@@ -152,9 +152,19 @@ def test_links_in_an_experiment_are_not_written_through(tmp_path, what):
         place.rename(tmp_path / "elsewhere")
     os.mkfifo(place) if what == "a pipe" else place.symlink_to(tmp_path / "elsewhere")
     before = sorted(map(str, tmp_path.rglob("*")))
-    with pytest.raises(ValueError, match="link"):
+    with pytest.raises(ValueError, match=r"link that leads out of|no regular file"):
         go_on(directory)
     assert sorted(map(str, tmp_path.rglob("*"))) == before
+
+
+@pytest.mark.parametrize("target", ["run-1", "missing"])
+def test_links_inside_of_an_experiment_are_its_own(tmp_path, target):
+    """As those of trackers in the directories of trials."""
+    directory, records = interrupted(tmp_path)
+    trial = directory / next(record["dir"] for record in records if record["type"] == "trial")
+    (trial / "wandb" / "run-1").mkdir(parents=True)
+    (trial / "wandb" / "latest-run").symlink_to(target)
+    go_on(directory)
 
 
 # ---------------------------------------------------------------------- code

@@ -154,8 +154,7 @@ class ExperimentDirectory:
             header, *records = read_records(file)
             if not (isinstance(header.get("id"), str) and isinstance(header.get("trainable"), str)):
                 raise DamagedFileError(f"{file} is damaged: its first record does not say what the experiment is")
-            for trial in _trials_of(records, file):
-                refuse_links(Path(trial.logdir))
+            refuse_links(path, *(Path(trial.logdir) for trial in _trials_of(records, file)))
         except BaseException:
             journal.close()
             raise

@@ -60,11 +60,14 @@ LINKS = {
 }
 INSIDE = {
     "best": lambda run: (run / "best").symlink_to(newest_checkpoint(run).name),
-    "latest-run": lambda run: (run / "wandb" / "run-1").mkdir(parents=True)
-    or (run / "wandb" / "latest-run").symlink_to("run-1"),
-    "debug.log": lambda run: (run / "wandb" / "logs").mkdir(parents=True)
-    or (run / "wandb" / "logs" / "1.log").touch()
-    or (run / "wandb" / "debug.log").symlink_to(run / "wandb" / "logs" / "1.log"),
+    "latest-run": lambda run: (
+        (run / "wandb" / "run-1").mkdir(parents=True) or (run / "wandb" / "latest-run").symlink_to("run-1")
+    ),
+    "debug.log": lambda run: (
+        (run / "wandb" / "logs").mkdir(parents=True)
+        or (run / "wandb" / "logs" / "1.log").touch()
+        or (run / "wandb" / "debug.log").symlink_to(run / "wandb" / "logs" / "1.log")
+    ),
     "a removed checkpoint": lambda run: (run / "best").symlink_to("checkpoint_000000"),
     "a chain": lambda run: (run / "best").symlink_to("newest") or (run / "newest").symlink_to("checkpoint_000001"),
     "a circle": lambda run: (run / "videos").mkdir() or (run / "videos" / "up").symlink_to(".."),
@@ -154,6 +157,37 @@ def test_resume_writes_where_it_was_told(run, tmp_path, rllib_command, place):
     assert refused.exit_code == 2 and "give output again" in refused.output and not (tmp_path / "steps").exists()
     typed = rllib_command("train", "--resume", str(run), f"output={tmp_path / 'steps'}", "--stop", "iterations=3", "-q")
     assert typed.exit_code == 0 and any((tmp_path / "steps").iterdir()), typed.output
+
+
+NOTED = {
+    "output": ({}, lambda place: {"output": place}),
+    "output in a section": ({}, lambda place: {"offline_data": {"output": place}}),
+    "output_config": ({"output": "dataset"}, lambda place: {"output_config": {"path": place, "format": "json"}}),
+    "output for its config": ({"output_config": {"path": "/theirs"}}, lambda place: {"output": "dataset"}),
+    "wandb": ({}, lambda place: {"wandb": {"dir": place}}),
+    "listen": ({}, lambda place: {"listen": "0.0.0.0:0"}),
+    "teacher": ({}, lambda place: {"teacher": "s3://theirs/run"}),
+}
+
+
+@pytest.mark.parametrize("what", NOTED)
+def test_settings_that_a_run_notes_name_no_place_outside(run, tmp_path, monkeypatch, rllib_command, what):
+    """Those of the last time, in run.json, are in no checkpoint: a command takes them from there."""
+    monkeypatch.setattr("rllib.algorithms.base.reporting.check_package", lambda name: None)
+    of_checkpoint, of_place = NOTED[what]
+    noted, checkpoint = of_place(str(tmp_path / "elsewhere")), newest_checkpoint(run)
+    with_settings(checkpoint, **of_checkpoint)
+    spec = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(spec | {"resumed": {"checkpoint": checkpoint.name, "config": noted}}))
+    name = "output_config" if what == "output for its config" else what.split()[0]
+    resume = ("train", "--resume", str(run), "--stop", "iterations=2", "-q")
+    for typed in ((), ("lr=0.5",)):
+        refused = rllib_command(*resume, *typed)
+        assert refused.exit_code == 2 and f"has {name}=" in refused.output, refused.output
+        assert f"give {name} again" in refused.output and not (tmp_path / "elsewhere").exists()
+    if name == "output":
+        again = rllib_command(*resume, f"output={tmp_path / 'elsewhere'}")
+        assert again.exit_code == 0 and any((tmp_path / "elsewhere").iterdir()), again.output
 
 
 def test_a_run_goes_on_in_its_own_directory(tmp_path):

@@ -61,6 +61,10 @@ _ARGUMENTS = ("policy_mapping_fn", "policies_to_train")
 OLD_TARGET_FILE = f"policies/{DEFAULT_POLICY}/target.safetensors"
 
 
+class SettingsOfFile(dict):
+    """Settings that an earlier command has noted in a file: what they reach must be given again, as a checkpoint's."""
+
+
 def read_state(path: str | os.PathLike, load_user_code: bool = False) -> dict[str, dict[str, Any]]:
     """Reads the state that `Algorithm.get_state` returned when the checkpoint was written.
 
@@ -229,7 +233,8 @@ def saved_config(
         state: the state that read_checkpoint returned.
         path: path of the checkpoint, for error messages.
         config_class: the algorithm's config class.
-        changes: dicts of settings to change, which are applied one after another.
+        changes: dicts of settings to change, which are applied one after another; all but a SettingsOfFile are the
+            user's.
         load_user_code: whether user code was loaded.
 
     Raises:
@@ -267,7 +272,7 @@ def saved_config(
         if not is_own:
             added = state["algorithm.json"]["agents"].get("policies", {})
             again, own = config_class(), []
-            for each in changes:
+            for each in (each for each in changes if not isinstance(each, SettingsOfFile)):
                 again.update_from_dict({name: value for name, value in each.items() if name != OVERRIDES})
                 own += map(config_class.from_dict, (each.get(OVERRIDES) or {}).values())
             refuse_places(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from rllib.algorithms.base.from_checkpoint import SettingsOfFile
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
 from rllib.cli.checkpoints import PLACE
@@ -371,7 +372,7 @@ def _framework(name: str | None, is_torch: bool, assigned: Mapping[str, Any]) ->
 def _earlier_run(
     place: Path | str, folders: Folders, words: tuple[str, ...], options: dict, load_user_code: bool
 ) -> tuple[RunDirectory, RunSpec, dict]:
-    """Directory of the run that --resume names, its specification from now on, and the settings that change.
+    """Directory of the run that --resume names, its specification from now on, and the settings that are typed.
 
     Raises:
         Mistake: if there is no such run, or something is given that cannot change.
@@ -382,10 +383,11 @@ def _earlier_run(
     before = msgspec.to_builtins(saved)
     changed, given = _changes(words, options, before, load_user_code)
     spec = make_spec(before, given, "--resume")
+    changes = changed
     if (resumed := saved.resumed) and resumed.checkpoint == run.checkpoint.name:
         # It has ended before a checkpoint had the settings that were given at the last time.
-        changed = merged_keys({"algorithm": spec.algorithm, "config": resumed.config}, {"config": changed})["config"]
-    spec.resumed = Resumed(run.checkpoint.name, changed) if changed else None
+        changes = merged_keys({"algorithm": spec.algorithm, "config": resumed.config}, {"config": changed})["config"]
+    spec.resumed = Resumed(run.checkpoint.name, changes) if changes else None
     return run, spec, changed
 
 
@@ -491,7 +493,7 @@ def run_spec(
     Args:
         spec, folders, flags: from the command line.
         run: the earlier run to continue; None starts a new one.
-        changed: settings that differ from the earlier run.
+        changed: settings that are typed for the earlier run.
         is_tuned: whether a tuned example has chosen the settings.
         notice: line that comes before the run; "" for none.
     """
@@ -574,16 +576,21 @@ def _open_to_clients(config, spec: RunSpec, display: QuietDisplay) -> None:
 def _restore(spec: RunSpec, flags: Flags, run: RunDirectory, changed: dict):
     """Restores the algorithm from the run's newest checkpoint.
 
+    Args:
+        spec, flags, run: of the run that continues.
+        changed: settings that are typed; `spec.resumed` has them too, and those that run.json has of the last time.
+
     Raises:
         Mistake: for settings that are unknown or do not fit together, and for a damaged checkpoint.
     """
     try:
         with user_input():
-            _refuse_log_dir(changed)
-            settings = {**changed, "profile": flags.profile, "log_dir": None}
-            with hint_at_stop(changed):
+            changes = spec.resumed.config if spec.resumed else {}
+            _refuse_log_dir(changes)
+            settings = SettingsOfFile({**changes, "profile": flags.profile, "log_dir": None})
+            with hint_at_stop(changes):
                 return get_algorithm_class(spec.algorithm).from_checkpoint(
-                    run.checkpoint, settings, load_user_code=flags.load_user_code
+                    run.checkpoint, settings, config=changed, load_user_code=flags.load_user_code
                 )
     except BaseException:
         run.log.close()

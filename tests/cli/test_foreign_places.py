@@ -260,6 +260,14 @@ def test_settings_of_a_checkpoint_name_no_address(run, monkeypatch, name, number
             assert algorithm.config.listen == settings["listen"]
 
 
+@pytest.mark.parametrize("options", [False, True, "theirs", [["project", "theirs"]]])
+def test_a_tracker_has_a_dict_of_options(run, options):
+    """Anything else is no tracker, but a wrong setting."""
+    with_settings(newest_checkpoint(run), wandb=options)
+    with pytest.raises(ValueError, match=r"wandb=.* must be a dict or None"):
+        Algorithm.from_checkpoint(run)
+
+
 @pytest.mark.parametrize("name", ["listen", "input_", "teacher"])
 def test_ports_and_data_of_this_machine_are_no_addresses(run, name):
     """What is read from a path is data."""

@@ -433,34 +433,28 @@ def test_the_program_restores_what_its_trials_have_written(own_checkpoints, tmp_
         assert restored.config.callbacks_class.__name__ == "Callbacks"
 
 
-PLACES = {
-    "within": ("e/steps", None),
-    "outside": ("steps", "the search space of"),
-    "a trial's": ("steps", "a trial of"),
-}
+def reporting(config):
+    for step in range(3):
+        tune.report({"step": step})
 
 
-@pytest.mark.parametrize("which", PLACES)
-def test_an_experiment_writes_to_no_place_that_it_names(tmp_path, which):
-    """Settings of an algorithm that name a place, unless the program that continues it names it as well."""
-    place, message = PLACES[which]
-    config, more = {"rate": 1.0}, {"output": str(tmp_path / place)}
-    if which != "a trial's":
-        config |= more
-    directory, records = interrupted(tmp_path, config=config)
-    if which == "a trial's":
-        write(
-            directory,
-            [{**each, "config": {**each["config"], **more}} if "config" in each else each for each in records],
-        )
-    if message is not None:
-        with pytest.raises(
-            CheckpointError, match=rf"{message} .* has output=.*outside of .*/e. If that is meant, give"
-        ):
-            tune.Tuner.restore(directory, Climber).fit()
-    if which != "a trial's":
-        tuner = tune.Tuner.restore(directory, Climber, param_space=config)
-        assert [trial.metrics["training_iteration"] for trial in tuner.fit()] == [2]
+@pytest.mark.parametrize("trainable", [Climber, reporting])
+@pytest.mark.parametrize("where", ["space", "trial"])
+def test_keys_of_a_trainable_of_ones_own_are_no_settings(tmp_path, trainable, where):
+    """Whatever settings of algorithms have their names."""
+    own = {"output": "/elsewhere", "wandb": {"project": "p"}, "mlflow": False, "teacher": "s3://bucket/run",
+           "listen": "0.0.0.0:9900", "replay_buffer_config": {"storage": "/elsewhere"}}  # fmt: skip
+    config = {"rate": 1.0, **own}
+    tune.run(trainable, name="e", storage_path=tmp_path, verbose=0, tensorboard=False, stop={"training_iteration": 2},
+             config=config if where == "space" else {"rate": 1.0})  # fmt: skip
+    records = [json.loads(line) for line in journal(tmp_path / "e").read_text().splitlines()]
+    if where == "trial":
+        records = [
+            {**each, "config": {**each["config"], **own}} if each["type"] == "trial" else each for each in records
+        ]
+    write(tmp_path / "e", records[:-1])
+    (trial,) = tune.Tuner.restore(tmp_path / "e", trainable).fit()
+    assert trial.metrics["training_iteration"] == 2 and trial.config == config
 
 
 # Setting that names a place -> (the form in which a program gives it, forms of a file), by the place.

@@ -425,10 +425,9 @@ def refuse_places(
                 refuse_links(reach.place)
         elif not any(map(reach.is_meant_by, meant)):
             where = "" if reach.place is None else f", outside of {directory}"
-            without = f" {reach.name}=None leaves it out." if reach.name in TRACKERS else ""
             raise CheckpointError(
                 f"{what} has {reach.name}={reach.value!r:.200}, and {reach.effect}{where}. If that is meant, give "
-                f"{reach.name} again, or use load_user_code (--load-user-code) if you trust its origin.{without}"
+                f"{reach.name} again, or use load_user_code (--load-user-code) if you trust its origin."
             )
 
 
@@ -459,7 +458,7 @@ def _reaches(settings: Mapping[str, Any], is_given: bool = False) -> Iterator[_R
         if isinstance(place, str | os.PathLike) and place not in words:
             yield _Reach(name, value if key is None else {key: place}, _WRITTEN, place)
     for name in TRACKERS:
-        if (options := settings.get(name, None)) is not None:
+        if isinstance(options := settings.get(name, None), Mapping):
             yield _Reach(name, options, "results are sent there")
     if isinstance(address := settings.get("listen", None), str) and not _is_of_this_machine(address):
         yield _Reach("listen", address, "other machines can connect there")

@@ -218,8 +218,7 @@ def merged_config(resolved: Resolved, config: Mapping[str, Any] | None) -> dict[
 def possible_settings(resolved: Resolved, space: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Settings of a space's trials, among which each option of its grids and choices occurs.
 
-    An algorithm's are configs, whatever names and sections the space has them under; of a trainable of your own nothing
-    is known but its dict.
+    They are configs, whatever names and sections the space has them under.
 
     Raises:
         TypeError, ValueError: for settings that the algorithm's config refuses.
@@ -228,13 +227,15 @@ def possible_settings(resolved: Resolved, space: Mapping[str, Any]) -> list[Mapp
 
 
 def settings_of(resolved: Resolved, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings that a trial of this configuration is built with: an algorithm's config, else the dict.
+    """Settings that a trial of this configuration is built with: an algorithm's config.
+
+    Functions and classes of your own have none: what the keys of their configurations mean is known to them alone.
 
     Raises:
         TypeError, ValueError: for settings that the algorithm's config refuses.
     """
     if not issubclass(resolved.cls, AlgorithmTrainable):
-        return config
+        return {}
     return resolved.cls.algorithm_class.get_default_config().copy(copy_frozen=False).update_from_dict(dict(config))
 
 

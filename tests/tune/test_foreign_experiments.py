@@ -19,10 +19,11 @@ from rllib.storage.signatures import join_run, run_key
 from rllib.tune.experiment.directory import described, for_header
 from rllib.tune.experiment.files import adopt
 from rllib.tune.experiment.journal_values import ValueReader, written
-from rllib.tune.experiment.spec import SAVED, make_spec
+from rllib.tune.experiment.spec import SAVED, ExperimentSpec, make_spec
 from rllib.tune.experiment.trial import Trial, TrialCheckpoint
 from rllib.tune.running.build import prepare
 from rllib.tune.running.runner import TrialRunner
+from rllib.tune.running.tuner import with_saved_settings
 from rllib.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
 from rllib.tune.search import BasicVariant, ConcurrencyLimiter, OptunaSearch, Repeater
 from rllib.tune.search.domains import Domain
@@ -509,8 +510,12 @@ def test_a_place_is_seen_in_every_form(tmp_path, monkeypatch, setting, form):
     refused = rf"{directory} has {setting}=.*elsewhere.*give {setting} again"
     of_dqn(directory, records, foreign, own)
     with pytest.raises(CheckpointError, match="the search space of " + refused):
-        tune.Tuner.restore(directory, "DQN")
-    tune.Tuner.restore(directory, DQNConfig().update_from_dict(forms[0]))
+        tune.Tuner.restore(directory, "DQN").fit()
+    with_saved_settings(ExperimentSpec(trainable=DQNConfig().update_from_dict(forms[0])), directory)
+    with pytest.raises(CheckpointError, match="the search space of " + refused):  # tune.run
+        tune.run("DQN", name="e", storage_path=tmp_path, resume=True, verbose=0)
+    # Nothing is written where somebody looks at the results.
+    assert [trial.config["env"] for trial in tune.Tuner.restore(directory, "DQN").get_results()] == ["CartPole-v1"]
     if setting == "log_dir":  # Tune gives its trials their own
         return
     record = {"type": "exploit", "id": next(each["id"] for each in records if each["type"] == "trial"), "time": 1.0}
@@ -536,9 +541,9 @@ def test_a_scheduler_of_an_experiment_draws_no_place(tmp_path):
         write(directory, [{**header, "settings": settings}, *records])
         for given in (None, own):
             with pytest.raises(CheckpointError, match=f"the scheduler of {directory} has output=.*elsewhere"):
-                tune.Tuner.restore(directory, "DQN", param_space=given)
-        tune.Tuner.restore(directory, "DQN", tune_config=tune.TuneConfig(scheduler=scheduler))
-        tune.Tuner.restore(directory, "DQN", param_space={**own, "output": tune.choice([None, place])})
+                tune.Tuner.restore(directory, "DQN", param_space=given).fit()
+        with_saved_settings(ExperimentSpec(trainable="DQN", scheduler=scheduler), directory)
+        with_saved_settings(ExperimentSpec(trainable="DQN", config={"output": tune.choice([None, place])}), directory)
 
 
 # ---------------------------------------------------------------------- settings of the experiment

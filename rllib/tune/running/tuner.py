@@ -73,7 +73,9 @@ class Tuner:
         ):
             if given is not None and not isinstance(given, kinds):
                 raise TypeError(f"{name} must be {rule}, but got {given!r:.80}")
-        self._path: Path | None = None  # of a restored experiment
+        # Of a restored experiment: its path, and the settings that replace its own.
+        self._path: Path | None = None
+        self._given: ExperimentSpec | None = None
         self._spec = ExperimentSpec(
             **given_in(tune_config or TuneConfig()),
             **given_in(run_config or RunConfig()),
@@ -83,8 +85,15 @@ class Tuner:
         )
 
     def fit(self) -> ResultGrid:
-        """Runs the experiment; failed trials are in the result's `errors`."""
+        """Runs the experiment; failed trials are in the result's `errors`.
+
+        Raises:
+            CheckpointError: if a restored experiment names a place to write to outside of its directory, an address or
+                a program, which neither this program gives nor `load_user_code` allows; as `tune.run` otherwise.
+        """
         spec = self._spec
+        if self._given is not None and not self._given.load_user_code:
+            with_saved_settings(self._given, self._path)
         # The experiment that a restored Tuner continues may have the settings of `tune.run`.
         checkpoints = spec.checkpoint_config or replace(spec.checkpoints, checkpoint_at_end=None)
         # Ray's Tuner saves at the end unless told otherwise, its tune.run does not.
@@ -138,9 +147,9 @@ class Tuner:
             path = local_path(storage)
             storage = path.parent
         given = replace(given, config=None if param_space is None else given.config, load_user_code=load_user_code)
-        tuner._path = path
+        tuner._path, tuner._given = path, given
         tuner._spec = replace(
-            with_saved_settings(given, path),
+            with_saved_settings(given, path, runs=False),
             name=path.name,
             storage_path=storage,
             resume="ERRORED_ONLY"
@@ -165,7 +174,11 @@ class Tuner:
 
 
 def with_saved_settings(
-    given: ExperimentSpec, path: Path, again: Mapping[str, Any] = MappingProxyType({}), optional: Collection[str] = ()
+    given: ExperimentSpec,
+    path: Path,
+    again: Mapping[str, Any] = MappingProxyType({}),
+    optional: Collection[str] = (),
+    runs: bool = True,
 ) -> ExperimentSpec:
     """The spec with the settings of the experiment in a directory, unless it has others; a config of None is none.
 
@@ -174,9 +187,11 @@ def with_saved_settings(
         path: path of the experiment's directory.
         again: settings in the experiment's config that the user has confirmed; they may name places elsewhere.
         optional: names of settings without which it continues, if they hold code that is not loaded.
+        runs: whether trials may run: only they write to the places that settings name.
 
     Raises:
         ValueError: if the experiment is damaged, its search space could not be saved, or holds code that is not loaded.
+        CheckpointError: if its trials may run, and `refuse_places` refuses its settings.
     """
     file, resolved = journal_file(path), resolve_trainable(given.trainable)
     resources, of_file = resolved.resources, given.config is None
@@ -192,7 +207,7 @@ def with_saved_settings(
         raise DamagedFileError(f"{file} is damaged: its first record: {error!r}") from error
     parts = {name: settings[name] for name in _PARTS if settings.get(name) is not None}
     of_program = [part for name, part in parts.items() if name in own]
-    if not given.load_user_code and (of_file or len(parts) > len(of_program)):
+    if runs and not given.load_user_code and (of_file or len(parts) > len(of_program)):
         confirmed = merged_config(resolved, again if of_file else given.config)
         meant = possible_with(resolved, confirmed, *of_program)
         # Of a trial to come. From a deeper directory the same ".." leads less far.

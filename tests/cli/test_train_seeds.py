@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -157,6 +158,21 @@ def test_resume_continues_what_is_unfinished(rllib_command, steps, tmp_path):
     result = rllib_command("train", "--resume", "results/all")
     assert result.exit_code == 0 and iterations(folder) == [4, 4, 4]
     assert "nothing to train: each seed has reached its stop criterion; give another --stop" in result.stderr
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_seeds_write_to_a_place_that_is_typed_again(rllib_command, steps, tmp_path, is_saved):
+    output = f"output={tmp_path / 'steps'}"
+    rllib_command(*TRAIN, "--seeds", 2, "--stop", "iterations=1", *([output] if is_saved else []))
+    shutil.rmtree(tmp_path / "steps", ignore_errors=True)
+    resume = ("train", "--resume", "results/all", "--stop", "iterations=2")
+    if is_saved:
+        refused = rllib_command(*resume)
+        assert refused.exit_code == 2 and "give output again" in refused.output, refused.output
+        assert iterations(tmp_path / "results" / "all") == [1, 1] and not (tmp_path / "steps").exists()
+    typed = rllib_command(*resume, output)
+    assert typed.exit_code == 0 and any((tmp_path / "steps").iterdir()), typed.output
+    assert iterations(tmp_path / "results" / "all") == [2, 2]
 
 
 def test_a_seed_that_begins_again_has_the_settings_of_the_others(rllib_command, steps, tmp_path):

@@ -163,14 +163,14 @@ def taken_up(
     with user_input():
         if isinstance(spec.env, str):
             resolve(spec.env)  # once, not in each seed
-        kept = with_saved_settings(given, path).checkpoints
+        kept = with_saved_settings(given, path, changed).checkpoints
         checkpoints = _checkpoints(spec, keep_best or getattr(kept, "keep_best", False))
         settings = {"stop": spec.stop, "checkpoint_config": checkpoints}
         trials = change_experiment(path, new, settings, load_user_code)
         folder.describe(spec)
         if len(trials) == len(folder.seeds) and all(trial.status == TERMINATED for trial in trials):
             return SeedTraining(folder, trials, None, table)
-        runner, _ = prepare(with_saved_settings(given, path), path, table)
+        runner, _ = prepare(with_saved_settings(given, path, changed), path, table)
     return SeedTraining(folder, runner.trials, runner, table)
 
 

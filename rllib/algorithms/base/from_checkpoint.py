@@ -240,7 +240,7 @@ def saved_config(
     Raises:
         CheckpointError: if the settings still name user code that was not loaded, or, in a checkpoint of another run,
             what `refuse_places` refuses.
-        DamagedFileError: if the files of another run that would be written to are links.
+        DamagedFileError: if links lead out of a directory of another run that would be written to.
     """
     try:
         config = config_class.from_dict(state["config.json"]).debugging(seed=state["algorithm.json"]["seed"])
@@ -405,7 +405,7 @@ def refuse_places(
 
     Raises:
         CheckpointError: if there is such a setting.
-        DamagedFileError: if there are links in a directory of the run that is written to.
+        DamagedFileError: if links lead out of a directory of the run that is written to.
     """
 
     def resolved(reach: _Reach) -> _Reach:

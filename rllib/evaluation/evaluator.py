@@ -16,6 +16,7 @@ from rllib.evaluation import seeding
 from rllib.evaluation.callbacks import pop_logged
 from rllib.evaluation.episode_hooks import StreamEpisodes
 from rllib.evaluation.patience import Patience
+from rllib.evaluation.settings import RolloutSettings
 from rllib.evaluation.worker import Worker
 from rllib.policy import Policy, Snapshots
 
@@ -74,6 +75,23 @@ class Budget:
             return self._decided.setdefault(env, in_time) if length else in_time
         spent = length if self._unit == "timesteps" else min(length, 1)
         return bool(self.playing[env]) and self._left[env] > spent
+
+
+def environments_of(settings: RolloutSettings, duration: Duration, worker_index: int) -> range:
+    """Indices in the run of the environments in which a worker plays its share of an evaluation.
+
+    Args:
+        settings: of the worker.
+        duration: of the share.
+        worker_index: 0 for the local worker, 1... for the remote ones.
+    """
+    # Steps and seconds are counted in num_envs: each environment exceeds them by its last episode.
+    num_envs = settings.num_envs
+    if settings.num_envs_of_episodes and duration.unit == "episodes":
+        num_envs = min(int(duration.amount), settings.num_envs_of_episodes)
+    # Shares of episodes, and so numbers of environments, may differ between workers; seeds of environments must.
+    first = worker_index * (settings.num_envs_of_episodes or settings.num_envs)
+    return range(first, first + num_envs)
 
 
 class PolicyPlayer:
@@ -148,13 +166,7 @@ class EvaluationWorker(Worker):
                 f"an evaluation lasts at least one of its {duration.unit}, but {duration.amount} were given"
             )
         settings, worker_index = self.settings, self.worker_index
-        # Steps and seconds are counted in num_envs: each environment exceeds them by its last episode.
-        num_envs = settings.num_envs
-        if settings.num_envs_of_episodes and duration.unit == "episodes":
-            num_envs = min(int(duration.amount), settings.num_envs_of_episodes)
-        # Shares of episodes, and so numbers of environments, may differ between workers; seeds of environments must.
-        first = worker_index * (settings.num_envs_of_episodes or settings.num_envs)
-        indices = range(first, first + num_envs)
+        indices = environments_of(settings, duration, worker_index)
         try:
             with (
                 Patience(settings.sample_timeout_s, "the evaluation", ends_process=worker_index > 0) as patience,
@@ -162,7 +174,7 @@ class EvaluationWorker(Worker):
                 seeding.keeping_process_state(),
                 contextlib.closing(self._opened_stream(indices, round_index)) as self.stream,
             ):
-                episodes = self._play(Budget(duration, num_envs), patience, indices, round_index, explore)
+                episodes = self._play(Budget(duration, len(indices)), patience, indices, round_index, explore)
         finally:
             self.stream = None
         if episodes and (logged := pop_logged(self.callbacks)):

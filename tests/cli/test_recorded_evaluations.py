@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from rllib import PPOConfig
+from rllib import DQNConfig, PPOConfig, SACConfig, TD3Config
 from rllib.offline.dataset import Dataset
 from tests.envs import Lives, in_vector
 
@@ -52,14 +52,18 @@ class Other(Drawn):
     reward = 5.0
 
 
-class Squared(Drawn):
-    """The reward is the action, whose bounds are those of no policy."""
-
-    action_space = gymnasium.spaces.Box(-3.0, 3.0, (1,), np.float32)
+class Chosen(Drawn):
+    """The reward is the action."""
 
     def step(self, action):
         observation, _, *result = super().step(action)
-        return observation, float(action[0]), *result
+        return observation, float(np.ravel(action)[0]), *result
+
+
+class Squared(Chosen):
+    """The bounds of the actions are those of no policy."""
+
+    action_space = gymnasium.spaces.Box(-3.0, 3.0, (1,), np.float32)
 
 
 class Halved(gymnasium.RewardWrapper):
@@ -120,7 +124,8 @@ def test_environments_make_the_steps_that_are_written(rllib_command, tmp_path, c
         assert result.exit_code == 0, result.output
         written = Dataset.from_path(f"{episodes}.npz")
         lives = 3 if world == "lives" else 1
-        assert len(written) == env.steps and env.resets == written.num_episodes == lives * episodes
+        unused = 1 if command == "evaluate" and evaluation_config and episodes == 1 else 0  # reset, as in evaluations
+        assert len(written) == env.steps and env.resets - unused == written.num_episodes == lives * episodes
         assert written.columns["terminateds"].sum() == lives * episodes
 
 
@@ -159,6 +164,74 @@ def test_what_is_written_is_the_evaluation(rllib_command, tmp_path, form, length
     (tmp_path / "steps.npz").unlink()
     written = rllib_command(*words[:-2], "--load-user-code", "--out", "steps.npz").output.splitlines()
     assert written[2:] == table and written[0].startswith("steps.npz") and written[1].startswith("rows  ")
+
+
+SMALL = {"model": {"fcnet_hiddens": [4]}}
+EXPLORED = {
+    "PPO": (PPOConfig, Chosen, SMALL, None),
+    "PPO of a Box": (PPOConfig, Squared, SMALL, None),
+    "PPO with a memory": (PPOConfig, Chosen, {"model": {"use_lstm": True, "lstm_cell_size": 4}}, None),
+    "lives": (PPOConfig, Lives, SMALL, None),
+    "a mask": (PPOConfig, Masked, SMALL, None),
+    "gSDE": (PPOConfig, Squared, {"model": {"fcnet_hiddens": [4], "use_sde": True}}, None),
+    "a filter": (PPOConfig, Chosen, SMALL, None),
+    "DQN": (DQNConfig, Chosen, SMALL, {"initial_epsilon": 0.5}),
+    "noisy layers": (DQNConfig, Chosen, {**SMALL, "noisy": True}, None),
+    "noise of parameters": (DQNConfig, Chosen, SMALL, {"type": "ParameterNoise"}),
+    "SAC at random": (SACConfig, Squared, {}, {"type": "StochasticSampling", "random_timesteps": 100_000}),
+    "TD3": (TD3Config, Squared, {}, {"type": "GaussianNoise", "random_timesteps": 0}),
+    "TD3 at random": (TD3Config, Squared, {}, {"type": "GaussianNoise", "random_timesteps": 100_000}),
+    "noise of each worker": (TD3Config, Squared, {}, {"type": "PerWorkerGaussianNoise", "random_timesteps": 0}),
+    "correlated noise": (TD3Config, Squared, {}, {"type": "OrnsteinUhlenbeckNoise", "random_timesteps": 0}),
+}
+
+
+def explored(directory, name, evaluation_config=None):
+    kind, env, training, exploration = EXPLORED[name]
+    config = kind().environment(env).training(**training).debugging(seed=3)
+    config.evaluation(evaluation_config=evaluation_config).rollouts(num_rollout_workers=0)
+    if exploration is not None:
+        config.exploration(exploration_config=exploration)
+    if name == "a filter":
+        config.rollouts(observation_filter="MeanStdFilter")
+    with config.build() as algorithm:
+        algorithm.save(directory)
+
+
+def check_alike(rllib_command, *words):
+    """Checks that --out writes the episodes that are played without it; returns the steps."""
+    words = ("evaluate", "checkpoint", "--json", "--load-user-code", *words)
+    result, again = rllib_command(*words), rllib_command(*words, "--out", "steps.npz")
+    assert result.exit_code == 0, result.output
+    assert again.output == result.output
+    written, played = Dataset.from_path("steps.npz"), json.loads(result.output)["hist_stats"]["episode_reward"]
+    assert written.returns.sum() == pytest.approx(sum(played), rel=1e-5, abs=1e-5)
+    return written
+
+
+@pytest.mark.parametrize("name", EXPLORED)
+@pytest.mark.parametrize("length", [("--episodes", 11), ("--steps", 30)], ids=str)
+def test_what_is_written_explores_as_the_evaluation(rllib_command, tmp_path, name, length):
+    explored(tmp_path / "checkpoint", name)
+    written = check_alike(rllib_command, "--explore", *length)
+    assert written.metadata["behaviour"]["explore"] is True
+    if name == "SAC at random":  # the policy's own probabilities, not those of training's first steps
+        assert len(np.unique(written.columns["action_logp"])) > 1
+
+
+@pytest.mark.parametrize("num_envs", [{}, {"num_envs_per_worker": 1}, {"num_envs_per_worker": 3}], ids=str)
+@pytest.mark.parametrize("episodes", [1, 2, 4])
+def test_draws_are_those_of_the_number_of_environments(rllib_command, tmp_path, num_envs, episodes):
+    explored(tmp_path / "checkpoint", "PPO of a Box", {"explore": True, **num_envs})
+    check_alike(rllib_command, "--episodes", episodes)
+
+
+@pytest.mark.parametrize("explore", [(), ("--explore",)], ids=str)
+@pytest.mark.parametrize("length", [("--episodes", 1), ("--episodes", 5), ("--steps", 31)], ids=str)
+@pytest.mark.parametrize("name", ["PPO of a Box", "noise of each worker"])
+def test_processes_of_the_evaluation_write_what_they_play(rllib_command, tmp_path, explore, length, name):
+    explored(tmp_path / "checkpoint", name)
+    check_alike(rllib_command, "--config", '{"evaluation_num_workers": 2}', *explore, *length)
 
 
 @pytest.mark.parametrize(("normalizes", "size"), [(True, 1.9), (False, 0.8)])
@@ -204,15 +277,17 @@ def test_options_count_before_the_settings_of_evaluation(rllib_command, tmp_path
 
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=str)
 @pytest.mark.parametrize("num_envs", [1, 4])
-def test_episodes_of_a_vector_environment_are_those_that_were_asked_for(rllib_command, tmp_path, mode, num_envs):
-    env = in_vector(Drawn, mode)
+@pytest.mark.parametrize("explore", [(), ("--explore",)], ids=str)
+def test_episodes_of_a_vector_environment_are_those_that_were_asked_for(
+    rllib_command, tmp_path, mode, num_envs, explore
+):
+    env = in_vector(Chosen, mode)
     config = PPOConfig().environment(env).training(model={"fcnet_hiddens": [4]}).debugging(seed=3)
     with config.rollouts(num_rollout_workers=0, num_envs_per_worker=num_envs).build() as algorithm:
         algorithm.save(tmp_path / "checkpoint")
-    words = ("evaluate", "checkpoint", "--episodes", 6, "--json", "--load-user-code")
-    result, again = rllib_command(*words), rllib_command(*words, "--out", "steps.npz")
-    assert result.exit_code == 0 and again.output == result.output, result.output
-    written = Dataset.from_path("steps.npz")
-    assert sorted(written.lengths) == sorted(json.loads(result.output)["hist_stats"]["episode_lengths"])
+    for episodes in (6, 3):
+        written = check_alike(rllib_command, "--episodes", episodes, *explore)
+        assert written.num_episodes == episodes
+        (tmp_path / "steps.npz").unlink()
     cut = rllib_command("record", "checkpoint", "--steps", 33, "--to", "cut.npz", "--load-user-code")
     assert cut.exit_code == 0 and len(Dataset.from_path("cut.npz")) == 33, cut.output

@@ -1,21 +1,23 @@
-"""A worker that plays an evaluation's episodes, or a number of steps, for the files of its recorder."""
+"""Workers that play an evaluation's episodes, or a number of steps, for the files of their recorders."""
 
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from rllib import sample_batch as sb
 from rllib.env.episodes import Episode
 from rllib.evaluation import seeding
-from rllib.evaluation.evaluator import Budget, Duration
+from rllib.evaluation.evaluator import Budget, Duration, environments_of
 from rllib.evaluation.patience import Patience
 from rllib.evaluation.postprocess.fragment import Fragment
 from rllib.evaluation.rollout_worker import RolloutWorker
 from rllib.evaluation.sampling_worker import SampleReport
+from rllib.exploration.explorers import STOCHASTIC_SAMPLING, Explorer, StochasticSampling
 
 
 class RecordingWorker(RolloutWorker):
-    """Plays as an EvaluationWorker does, in the columns that a recorder reads.
+    """Plays episodes or steps, exploring as a RolloutWorker does, in the columns that a recorder reads.
 
     Settings as for RolloutWorker; with complete_episodes=False the last episodes of a number of steps are cut.
     """
@@ -82,3 +84,54 @@ class RecordingWorker(RolloutWorker):
             budget.spend(i, int(self._lengths[i]))
             self._lengths[i] = 0
         return part
+
+
+class EvaluationRecordingWorker(RecordingWorker):
+    """Plays the episodes of an EvaluationWorker with the same index: the same seeds, exploration and draws."""
+
+    def play_episodes(self, duration: Duration, round_index: int, explore: bool = False) -> list[Episode]:
+        """As RecordingWorker's, but `explore` samples the actions, as for EvaluationWorker."""
+        settings, lane = self.settings, self.lane
+        played = environments_of(settings, duration, self.worker_index)
+        self._indices = range(played.start, played.start + settings.num_envs)
+        rng = None
+        if explore:
+            rng = seeding.generator(settings.seed, seeding.EVALUATION_ACTIONS, self.worker_index, round_index)
+        self.policy.exploration = self.policy_settings.exploration.numbers_alone(lane.timesteps)
+        lane.explorer = _EvaluationExplorer(lane.explorer, rng, len(played))
+        return super().play_episodes(duration, round_index, explore)
+
+
+class _EvaluationExplorer(Explorer):
+    """Chooses the actions of an evaluation.
+
+    Args:
+        training: the worker's explorer in training.
+        rng: draws the actions of all environments; None: the most likely ones are taken.
+        num_envs: environments that act, the first ones: what is drawn depends on their number.
+    """
+
+    gives_values = False
+
+    def __init__(self, training: Explorer, rng: Generator | None, num_envs: int):
+        self.follows_policy = training.follows_policy
+        self.policy, self.rngs, self.position = training.policy, training.rngs, training.position
+        # Random first steps are training's alone.
+        is_sampling = isinstance(training.exploration, StochasticSampling)
+        self.exploration = STOCHASTIC_SAMPLING if is_sampling else training.exploration
+        self._rng, self._num_envs = rng, num_envs
+
+    def begin(self, num_steps: int, timesteps: int, active=None) -> np.ndarray:
+        return np.empty((num_steps, 0), np.float32)  # `act` draws
+
+    def act(self, observations, noise, dist_inputs, actions, values=None, state=None, next_state=None) -> None:
+        acting, fetches = slice(self._num_envs), {}
+        if state is not None:
+            next_state[:] = state
+        how = {"explore": self._rng is not None, "rng": self._rng, "filtered": True, "fetches": fetches}
+        following = None if state is None else next_state[acting]
+        actions[acting] = self.policy.choose(observations[acting], state=following, **how)
+        dist_inputs[acting] = fetches[sb.ACTION_DIST_INPUTS]
+        # The others rest; their rows are read as numbers, so that they have to be finite.
+        actions[self._num_envs :] = 0
+        dist_inputs[self._num_envs :] = 0

@@ -10,9 +10,9 @@ from gymnasium import Space, spaces
 
 from rllib.env.episodes import Episode
 from rllib.evaluation.callbacks import DefaultCallbacks
-from rllib.evaluation.evaluator import Duration
+from rllib.evaluation.evaluator import Duration, environments_of
 from rllib.evaluation.offline.recorder import Output
-from rllib.evaluation.offline.recording_worker import RecordingWorker
+from rllib.evaluation.offline.recording_worker import EvaluationRecordingWorker, RecordingWorker
 from rllib.evaluation.settings import NO_POSTPROCESS, RolloutSettings
 from rllib.evaluation.worker_set import WorkerSet
 from rllib.exploration.disturbed import Disturbed
@@ -38,13 +38,15 @@ class ActingPlan:
         explore: explore as in training; False takes the most probable actions.
         random_share: share of the steps with a uniformly random action.
         noise: standard deviation of noise that is added to actions of a Box, where [-1, 1] spans its bounds.
-        num_workers: processes; 0: this one.
+        num_workers: processes; 0: this one. With as_evaluation those of the evaluation are taken.
         seed: seed of environments and actions; None: the run's.
-        as_evaluation: the next evaluation is recorded: evaluation_config counts, and episodes are played to the end
-            where steps are counted. False: in the training environment, without its disturbances.
+        as_evaluation: the next evaluation is recorded: evaluation_config counts, the actions are the evaluation's, and
+            episodes are played to the end where steps are counted. False: in the training environment, without its
+            disturbances.
 
     Raises:
-        ValueError: unless exactly one of num_episodes and num_steps is given, and for numbers that cannot be.
+        ValueError: unless exactly one of num_episodes and num_steps is given, for numbers that cannot be, and for
+            disturbed actions of an evaluation.
     """
 
     num_episodes: int | None = None
@@ -65,6 +67,8 @@ class ActingPlan:
             raise ValueError(f"the share of random actions, {self.random_share}, must be between 0 and 1")
         if not 0 <= self.noise < np.inf:
             raise ValueError(f"the deviation of the noise, {self.noise}, must be a number from 0 on")
+        if self.as_evaluation and (self.random_share or self.noise):
+            raise ValueError("an evaluation's actions are not disturbed: leave out random_share and noise")
 
 
 class Actor(Protocol):
@@ -113,19 +117,24 @@ def recorded_steps(algorithm: Actor, plan: ActingPlan) -> tuple[Dataset, list[Ep
     plan = replace(plan, explore=explore, seed=settings.seed if plan.seed is None else plan.seed)
     unit = "timesteps" if plan.num_episodes is None else "episodes"
     duration = Duration(plan.num_episodes or plan.num_steps, unit)
-    num_workers = min(plan.num_workers, duration.amount)
+    num_workers, worker_class = plan.num_workers, RecordingWorker
+    if plan.as_evaluation:
+        num_workers = algorithm.config.evaluation_num_workers
+        worker_class = EvaluationRecordingWorker
+    num_workers = min(num_workers, duration.amount)
     facts = _facts(algorithm, settings, plan)
     metadata = metadata_of(algorithm.observation_space, algorithm.action_space, **facts)
     with tempfile.TemporaryDirectory(prefix="rllib-record-") as directory:
         exit_when_terminated()
         output = Output(directory=directory, format_=NPZ, metadata=metadata, run_id=new_run_id())
-        num_envs = _num_envs(evaluations.settings, plan, duration.amount // max(num_workers, 1))
+        num_envs = _num_envs(evaluations.settings, plan, duration, num_workers)
         acting = _settings(settings, plan, num_envs, num_workers, output)
-        workers = WorkerSet(acting, num_workers, worker_class=RecordingWorker)
+        workers = WorkerSet(acting, num_workers, worker_class=worker_class)
         try:
             # Rewards are recorded as they are, so that there is nothing to scale them by.
             snapshots = {name: replace(each, return_state=None) for name, each in algorithm.snapshots().items()}
-            episodes = workers.start_episodes(snapshots, duration, evaluations.count + 1 if plan.as_evaluation else 0)()
+            round_index = evaluations.count + 1 if plan.as_evaluation else 0
+            episodes = workers.start_episodes(snapshots, duration, round_index, explore)()
         finally:
             workers.stop()
         indices = range(1, num_workers + 1) if num_workers else (0,)
@@ -136,13 +145,14 @@ def recorded_steps(algorithm: Actor, plan: ActingPlan) -> tuple[Dataset, list[Ep
     return replace(dataset, metadata=metadata, source="the recorded steps", notices=[]), episodes
 
 
-def _num_envs(settings: RolloutSettings, plan: ActingPlan, share: int) -> int:
-    """Number of environments of a worker that plays this share: not more than of an evaluation's."""
-    at_once = settings.num_envs_of_episodes or settings.num_envs
+def _num_envs(settings: RolloutSettings, plan: ActingPlan, duration: Duration, num_workers: int) -> int:
+    """Number of environments of a worker: not more than of an evaluation's."""
+    parts = max(num_workers, 1)
+    if plan.as_evaluation:
+        return len(environments_of(settings, duration.split(parts)[0], 0))
+    at_once, share = settings.num_envs_of_episodes or settings.num_envs, duration.amount // parts
     if plan.num_steps is None:
         return min(at_once, share)
-    if plan.as_evaluation:
-        return settings.num_envs
     # Each environment makes enough steps that few are of episodes that are cut at the end.
     return min(at_once, max(1, share // _STEPS_OF_ENVIRONMENT))
 

@@ -41,9 +41,15 @@ def of_only_policy(by_policy: Mapping[str, T], name: str, others: str) -> T:
 
 
 def overrides_of(given: Any) -> Any:
-    """Settings that are given as a config: those that were set in it; anything else as it is."""
-    settings = getattr(given, "given", None)
-    return settings() if callable(settings) else given
+    """Settings that are given as a config: those that were set in it; anything else as it is.
+
+    Of a config that was read from a dict of most settings, as of `to_dict`, those that are no defaults: it does not say
+    which of the others were meant.
+    """
+    if not callable(getattr(given, "given", None)):
+        return given
+    settings = given.given()
+    return given.changes() if 2 * len(settings) > len(given.settings) else settings
 
 
 def own_settings_of(given: Any) -> Mapping[str, Any]:

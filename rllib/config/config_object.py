@@ -457,9 +457,7 @@ class ConfigObject(Settings):
                 resolved[name] = {**others, **value}
         self._values.update(resolved)
         if self._declares is None:  # else a constructor sets what are the defaults of its class
-            # A dict of all settings, as of `to_dict`, does not say which of those with their defaults were given.
-            meant = resolved if len(resolved) < len(self.settings) else self.changes()
-            self.__dict__["_assigned"] = self._assigned.union(meant)
+            self.__dict__["_assigned"] = self._assigned.union(resolved)
         for _, name, _ in self._flattened(given, section_name):
             if name in self.settings:
                 self._given_names.pop(name, None)

@@ -152,6 +152,10 @@ def test_settings_that_a_copied_network_does_not_have_are_refused(config_class, 
         for number, part in enumerate(parts):
             copied = algo.add_policy(f"copy_{number}", policy=main, config=part, policies_to_train=["main"])
             assert copied.config.model == main.config.model
+        lr = config_class().training(lr=0.3)
+        learns = algo.add_policy("object", policy=main, config=lr, policies_to_train=["main"])
+        assert learns.config.lr == 0.3
+        assert all(learns.config[name] == main.config[name] for name in own)
         # Settings that say what the network is are none of another one.
         algo.add_policy("copy", policy=main, config={**own, "lr": 1e-5}, policy_mapping_fn=first_and("copy"))
         for _ in range(3):
@@ -164,6 +168,7 @@ WAYS_TO_LEARN = {
     "removed": lambda algo, ids: algo.remove_policy("spare", policies_to_train=ids),
     "all": lambda algo, ids: algo.set_policies_to_train(None),
     "asked": lambda algo, ids: algo.set_policies_to_train(lambda policy_id, batch=None: policy_id in ids),
+    "asked with a batch": lambda algo, ids: algo.set_policies_to_train(lambda policy_id, batch: len(batch) > 0),
 }
 
 

@@ -103,11 +103,16 @@ def test_of_a_config_counts_what_was_set_in_it(tmp_path):
     assert of_other.changes() == {"gamma": 0.5}
 
 
-def test_a_dict_of_all_settings_gives_those_that_are_no_defaults():
-    """As of `to_dict`, and of a checkpoint: the others belong to the run, or cannot be changed in evaluation."""
-    for read in (PPOConfig.from_dict, lambda settings: PPOConfig().update_from_dict(settings)):
-        assert PolicySpec(config=read(PPOConfig().training(lr=0.1).to_dict())).config == {"lr": 0.1}
-        explores = read(PPOConfig().exploration(explore=False).to_dict())
-        config = PPOConfig().environment("CartPole-v1").evaluation(evaluation_config=explores)
-        assert config.evaluation_config == {"explore": False}
-        config.validate()
+@pytest.mark.parametrize("lacks", [[], ["env"], ["env", "lr", "gamma"]])
+def test_of_a_dict_of_most_settings_count_those_that_are_no_defaults(lacks):
+    """For policies and evaluations, where the others belong to the run or cannot be changed."""
+
+    def read(config):
+        settings = config.to_dict()
+        return PPOConfig.from_dict({name: value for name, value in settings.items() if name not in lacks})
+
+    assert PolicySpec(config=read(PPOConfig().training(entropy_coeff=0.1))).config == {"entropy_coeff": 0.1}
+    config = PPOConfig().environment("CartPole-v1")
+    config.evaluation(evaluation_config=read(PPOConfig().exploration(explore=False)))
+    assert config.evaluation_config == {"explore": False}
+    config.validate()

@@ -337,6 +337,7 @@ class AlgorithmConfig(EvaluationConfig, UpdatesConfig, SamplingConfig, OfflineDa
         return {**resolved, "policies": with_overrides(resolved.get("policies", self.policies), given[OVERRIDES])}
 
     def values_in(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        given = given.given() if isinstance(given, AlgorithmConfig) else given
         # Overrides of policies are added to the policies that are there, which they do not give.
         return super().values_in({name: value for name, value in given.items() if name != OVERRIDES})
 

@@ -149,7 +149,9 @@ def settings_of_copy(run: AlgorithmConfig, source: Mapping[str, Any], given: Map
     own, changes = run.values_in(source), run.values_in(given)
     for name, value in changes.items():
         both = run.settings[name].merged and isinstance(value, Mapping) and isinstance(own.get(name), Mapping)
-        own[name] = {**own[name], **value} if both else value
+        # Of two names of one key the later one counts, so given keys come last.
+        kept = {key: item for key, item in own[name].items() if key not in value} if both else {}
+        own[name] = {**kept, **value} if both else value
     return own
 
 

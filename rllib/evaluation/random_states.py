@@ -2,7 +2,8 @@
 
 learner      policy id -> state of a generator; in an older format the state of the only policy's
 inference    state of the generator by which the algorithm itself acts
-workers      one list for each worker, with one dict for each stream, or the place in recorded rows
+workers      one list for each worker, with one dict for each stream, or the place in recorded rows; a source that the
+             user wrote has its own
 """
 
 import math
@@ -52,6 +53,8 @@ def refuse_damaged_streams(rng: Mapping[str, Any], policies: Collection[str], le
         place = f"workers[{index}]"
         if isinstance(worker, Mapping) and "place" in worker:
             _check_stream(place, worker, policies)
+            continue
+        if isinstance(worker, Mapping) and worker:  # of a source that the user wrote, which reads it
             continue
         _check(isinstance(worker, list), place, worker, "be a list")
         for stream, state in enumerate(worker):

@@ -223,11 +223,17 @@ def refuse_links(directory: Path, *further: Path) -> None:
                 waiting.append(entry.path)
             elif entry.is_dir():
                 # Into checkpoints nothing is written, unless by a link, and they are read without following links.
-                waiting += [] if entry.name.startswith("checkpoint_") else [entry.path]
+                is_closed = entry.name.startswith("checkpoint_") or _is_log_of_wandb(entry.path)
+                waiting += [] if is_closed else [entry.path]
             elif not entry.is_file():
                 raise DamagedFileError(
                     f"{entry.path!r} is no regular file, and writing to it would change something else. Remove it."
                 )
+
+
+def _is_log_of_wandb(path: str) -> bool:
+    *_, package, run, logs = "", "", *Path(path).parts
+    return (package, logs) == ("wandb", "logs") and run.startswith(("run-", "offline-run-"))
 
 
 def printable(text: str) -> str:

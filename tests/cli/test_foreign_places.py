@@ -56,12 +56,21 @@ LINKS = {
         or (newest_checkpoint(run) / "more" / "1.gif").symlink_to(other / "1.gif")
         or (run / "videos").symlink_to(newest_checkpoint(run) / "more")
     ),
+    "by logs of wandb": lambda run, other: (
+        (run / "wandb" / "run-1" / "logs").mkdir(parents=True)
+        or (run / "wandb" / "run-1" / "logs" / "1.gif").symlink_to(other / "1.gif")
+        or (run / "videos").symlink_to("wandb/run-1/logs")
+    ),
     "by a missing directory": lambda run, other: (run / "videos").symlink_to("missing/../../other/new"),
 }
 INSIDE = {
     "best": lambda run: (run / "best").symlink_to(newest_checkpoint(run).name),
     "latest-run": lambda run: (
         (run / "wandb" / "run-1").mkdir(parents=True) or (run / "wandb" / "latest-run").symlink_to("run-1")
+    ),
+    "debug-core.log": lambda run: (  # which wandb writes; a cache may be emptied
+        (run / "wandb" / "run-1" / "logs").mkdir(parents=True)
+        or (run / "wandb" / "run-1" / "logs" / "debug-core.log").symlink_to("/nowhere/wandb/logs/core-debug-1.log")
     ),
     "debug.log": lambda run: (
         (run / "wandb" / "logs").mkdir(parents=True)

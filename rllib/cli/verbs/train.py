@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from rllib.algorithms.base.from_checkpoint import SettingsOfFile
+from rllib.algorithms.base.places import SettingsOfFile
 from rllib.algorithms.base.recorded.settings import LOG_DIR
 from rllib.algorithms.base.registry import get_algorithm_class, get_algorithm_config
 from rllib.cli.checkpoints import PLACE

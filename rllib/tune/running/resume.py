@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rllib.algorithms.base.from_checkpoint import refuse_places
+from rllib.algorithms.base.places import refuse_places
 from rllib.errors import DamagedFileError
 from rllib.result import as_result, stored_names
 from rllib.runs.files import read_results

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rllib.algorithms.base.config import AlgorithmConfig
-from rllib.algorithms.base.from_checkpoint import refuse_places
+from rllib.algorithms.base.places import refuse_places
 from rllib.errors import DamagedFileError, TuneError
 from rllib.progress import counted
 from rllib.remote.download import folder_at, holds, working_copy

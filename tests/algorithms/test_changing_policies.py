@@ -104,7 +104,7 @@ def test_a_copy_has_the_settings_of_the_policy_that_it_is_a_copy_of():
 
 
 def several_poles(config_class, **own):
-    """A run in which "main" has settings of its own."""
+    """A run in which the policy "main" differs from the run in these settings."""
     config = config_class().environment(Poles).rollouts(num_rollout_workers=0).reporting(min_time_s_per_iteration=0)
     if config_class is DQNConfig:
         config.training(num_steps_sampled_before_learning_starts=20, train_batch_size=16)

@@ -293,7 +293,7 @@ def test_ports_and_data_of_this_machine_are_no_addresses(run, name):
 
 
 class Launcher(CountingEnv):
-    """Stands for an environment that starts a program."""
+    """Replaces an environment that starts a program."""
 
     starts_programs = ("program", "arguments")
 
